@@ -1,0 +1,1 @@
+"""Models, prompts, sequences, prefill and decode, and the one thread that runs MLX."""

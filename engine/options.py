@@ -1,0 +1,63 @@
+"""What the user may choose, as plain data: one object for the engine's life, one for each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How ids are drawn. None means: the model's generation_config.json, else mlx-lm's default.
+
+    `max_tokens` counts reasoning; None means up to the context's end. `extra` holds further sampler or processor
+    settings given as `-o k=v` (repetition_penalty, presence_penalty, frequency_penalty, xtc_probability …).
+    """
+
+    temp: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ThinkingOptions:
+    """`enabled` None leaves it to the template; `budget` is the most reasoning tokens, None for no limit."""
+
+    enabled: bool | None = None
+    budget: int | None = None
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """All that may differ from one request to the next."""
+
+    sampling: SamplingOptions = SamplingOptions()
+    thinking: ThinkingOptions = ThinkingOptions()
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """Where checkpoints go and how large they may grow. `budget_bytes` None: from free disk and memory."""
+
+    enabled: bool = True
+    directory: Path | None = None
+    budget_bytes: int | None = None
+    tenant: str = ""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own."""
+
+    model: str = "smollm2"
+    template: str | None = None
+    offline: bool = False
+    cache: CacheOptions = CacheOptions()
+    prefill_step: int = 2048

@@ -1,0 +1,1 @@
+"""Transcript formats in and out, saved sessions, replay."""
