@@ -1,0 +1,58 @@
+"""The few system calls that the scratch file needs: the one seam where a test puts a disk that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+_NO_NAMELESS_FILES: Final = {errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
+
+class FileSystem:
+    """The real one. Every method raises OSError as the system call does; none retries."""
+
+    def open_unlinked(self, directory: Path) -> int:
+        """A descriptor of a new file, readable and writable by its owner only, that has no name.
+
+        Where the system can, the file never had one, so that not even a kill right here leaves it behind.
+        """
+        nameless = getattr(os, "O_TMPFILE", 0)
+        if nameless:
+            try:
+                return os.open(directory, nameless | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                if error.errno not in _NO_NAMELESS_FILES:
+                    raise
+        descriptor, name = tempfile.mkstemp(prefix="mlxchat-", suffix=".kv", dir=directory)
+        Path(name).unlink()
+        return descriptor
+
+    def pwritev(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        """Write what can be written of `buffers` at `offset`; the number of bytes written."""
+        if hasattr(os, "pwritev"):
+            return os.pwritev(descriptor, buffers, offset)
+        return os.pwrite(descriptor, buffers[0], offset)
+
+    def preadv(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        """Read into `buffer` from `offset`; the number of bytes read, 0 at the file's end."""
+        if hasattr(os, "preadv"):
+            return os.preadv(descriptor, [buffer], offset)
+        read = os.pread(descriptor, buffer.nbytes, offset)
+        buffer[: len(read)] = read
+        return len(read)
+
+    def ftruncate(self, descriptor: int, length: int) -> None:
+        """Make the file exactly `length` bytes long."""
+        os.ftruncate(descriptor, length)
+
+    def size(self, descriptor: int) -> int:
+        """The file's length in bytes."""
+        return os.fstat(descriptor).st_size
+
+    def close(self, descriptor: int) -> None:
+        """Close it; a file without a name is gone then."""
+        os.close(descriptor)

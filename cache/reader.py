@@ -1,0 +1,143 @@
+"""The reader thread: brings records back, verified, and hands each to its sink.
+
+Host bytes only: nothing here knows MLX. Neighbouring extents come in one read, into a buffer that is used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Final
+
+from .counters import Counters
+from .index import Entry, Index
+from .records import BadRecord, decode, stored_checksum
+from .scratch import Extent, ScratchFile
+
+RUN_BYTES: Final = 16 * 1024 * 1024
+"""Neighbours are read together up to this many bytes; a larger record is read alone."""
+
+Sink = Callable[[dict[str, memoryview]], None]
+"""Gets a record's tensors by name, as flat byte views that are valid until it returns. Runs on the reader thread."""
+
+Job = tuple[Entry, Sink]
+_Stored = tuple[Extent, Job]
+
+
+@dataclass
+class Batch:
+    """Jobs on their way. `failed` are those that could not be read, with why; `raised` is what a sink raised."""
+
+    jobs: Sequence[Job]
+    failed: list[tuple[Entry, Exception]] = field(default_factory=list)
+    raised: Exception | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Reader:
+    """One thread. The caller keeps the entries of a batch pinned until it is done."""
+
+    def __init__(self, index: Index, scratch: ScratchFile, counters: Counters) -> None:
+        self._index = index
+        self._scratch = scratch
+        self._counters = counters
+        self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
+        self._buffer = bytearray()
+        self._thread = threading.Thread(target=self._run, name="mlxchat-kv-reader", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def read(self, jobs: Sequence[Job]) -> Batch:
+        """Read all jobs and wait for the last sink to return. With the thread gone, every job fails."""
+        batch = Batch(jobs)
+        self._waiting.put(batch)
+        while not batch.done.wait(0.5):
+            if not self._thread.is_alive():
+                return Batch(jobs, [(entry, OSError("the reader has stopped")) for entry, _ in jobs])
+        return batch
+
+    def close(self, timeout: float) -> bool:
+        """End the thread after the batches in hand; whether it has ended within `timeout` seconds."""
+        self._waiting.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (batch := self._waiting.get()) is not None:
+            try:
+                self._serve(batch)
+            except Exception as error:
+                batch.raised = error
+            if len(self._buffer) > RUN_BYTES:
+                self._buffer = bytearray()
+            batch.done.set()
+
+    def _serve(self, batch: Batch) -> None:
+        stored: list[_Stored] = []
+        held: list[tuple[Job, tuple[memoryview, ...]]] = []
+        with self._index.lock:
+            for job in batch.jobs:
+                entry = job[0]
+                if entry.payload is not None:
+                    held.append((job, entry.payload))
+                elif entry.extent is not None:
+                    stored.append((entry.extent, job))
+                else:
+                    batch.failed.append((entry, BadRecord("the record is gone")))
+        for (entry, sink), payload in held:
+            names = (spec.name for spec in entry.header.tensors)
+            sink({name: view.toreadonly() for name, view in zip(names, payload, strict=True)})
+        for run in _runs(stored):
+            self._read_run(batch, run)
+
+    def _read_run(self, batch: Batch, run: Sequence[_Stored]) -> None:
+        """Read neighbours at once; if that fails, each alone, so that one bad spot costs one record."""
+        start, length = run[0][0].offset, run[-1][0].end - run[0][0].offset
+        if len(self._buffer) < length:
+            self._buffer = bytearray(max(length, RUN_BYTES))
+        view = memoryview(self._buffer)[:length]
+        try:
+            self._scratch.read_into(start, view)
+        except OSError as error:
+            if len(run) == 1:
+                batch.failed.append((run[0][1][0], error))
+                return
+            for alone in run:
+                self._read_run(batch, [alone])
+            return
+        with self._index.lock:
+            self._counters.bytes_read += length
+        for extent, (entry, sink) in run:
+            try:
+                tensors = verified(entry, view[extent.offset - start : extent.end - start])
+            except BadRecord as error:
+                batch.failed.append((entry, error))
+                continue
+            sink(tensors)
+
+
+def verified(entry: Entry, record: memoryview) -> dict[str, memoryview]:
+    """Views of the tensors of `record`, which must be exactly the one that `entry` stands for (BadRecord if not)."""
+    header, tensors = decode(record)
+    if header != entry.header:
+        raise BadRecord("another record stands in its place")
+    if stored_checksum(record) != entry.checksum:
+        raise BadRecord("another version of the record stands in its place")
+    return {name: view.toreadonly() for name, view in tensors.items()}
+
+
+def _runs(stored: Sequence[_Stored]) -> list[list[_Stored]]:
+    """Neighbours put together, in the file's order."""
+    runs: list[list[_Stored]] = []
+    for item in sorted(stored, key=lambda item: item[0]):
+        extent = item[0]
+        last = runs[-1] if runs else []
+        if last and last[-1][0].end == extent.offset and extent.end - last[0][0].offset <= RUN_BYTES:
+            last.append(item)
+        else:
+            runs.append([item])
+    return runs

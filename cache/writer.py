@@ -1,0 +1,226 @@
+"""The writer thread: takes records from a queue bounded in bytes and puts them into the scratch file.
+
+Host bytes only: nothing here knows MLX. A record is found by lookups from the moment it is queued; its extent is
+published after it is written. A disk that fails costs its record, is said once, and is left alone for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal
+
+from .index import Entry
+from .records import encode, stored_checksum
+from .room import Room
+from .scratch import Extent
+
+Admission = Literal["queued", "full", "too_large", "off"]
+Report = Callable[[str], None]
+
+FIRST_COOL_DOWN_S: Final = 30.0
+LONGEST_COOL_DOWN_S: Final = 600.0
+
+
+class Writer:
+    """The queue, its thread, and the state of the disk. `changed` is notified when the queue gains room.
+
+    `on_trouble` is called from this thread or the submitting one, without the lock.
+    """
+
+    def __init__(
+        self, room: Room, queue_limit: int, on_trouble: Report, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.queue_limit = queue_limit
+        self.queue_bytes = 0
+        self.in_flight: tuple[Entry, Extent] | None = None
+        self.failure: BaseException | None = None
+        self.changed = threading.Condition(room.index.lock)
+        self._room = room
+        self._queue: deque[Entry] = deque()
+        self._current: Entry | None = None
+        self._on_trouble = on_trouble
+        self._clock = clock
+        self._told: set[str] = set()
+        self._closing = False
+        self._cool_down = FIRST_COOL_DOWN_S
+        self._resume_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="mlxchat-kv-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing can be written now: closed, dead, or the disk is cooling down."""
+        return self._closing or self.failure is not None or not self._thread.is_alive() or self._is_cooling()
+
+    def _is_cooling(self) -> bool:
+        return self._resume_at is not None and self._clock() < self._resume_at
+
+    def admit(self, nbytes: int, wait: bool, priority: int) -> Admission:
+        """Whether a record may be queued now; the caller holds the lock and then calls `put`.
+
+        With `wait` it waits for room, letting the lock go meanwhile; without, waiting records of lower priority make
+        room, or the answer is "full".
+        """
+        if nbytes > min(self.queue_limit, self._room.budget):
+            return "too_large"
+        while not self.is_off:
+            if self.queue_bytes + nbytes <= self.queue_limit:
+                return "queued"
+            if wait:
+                self.changed.wait()
+            elif not self._displace(nbytes, priority):
+                return "full"
+        return "off"
+
+    def _displace(self, nbytes: int, priority: int) -> bool:
+        """Drop waiting records of lower priority, the lowest and oldest first, if that makes enough room."""
+        lower = [e for e in self._queue if e.priority < priority and not e.pins and e is not self._current]
+        need = self.queue_bytes + nbytes - self.queue_limit
+        if sum(entry.nbytes for entry in lower) < need:
+            return False
+        for entry in sorted(lower, key=lambda entry: entry.priority):
+            if need <= 0:
+                break
+            self._queue.remove(entry)
+            self.queue_bytes -= entry.nbytes
+            need -= entry.nbytes
+            self._drop(entry, "displaced")
+        return True
+
+    def put(self, entry: Entry) -> None:
+        """Queue an entry that was admitted; the caller holds the lock."""
+        self._queue.append(entry)
+        self.queue_bytes += entry.nbytes
+        self.changed.notify_all()
+
+    def report_failure(self) -> None:
+        """Say once that the thread has died. Called without the lock."""
+        if self.failure is not None:
+            self._say("died", f"KV cache: the writer stopped ({self.failure!r}); chatting on without checkpoints")
+
+    def _say(self, kind: str, message: str) -> None:
+        if kind not in self._told:
+            self._told.add(kind)
+            self._on_trouble(message)
+
+    def _run(self) -> None:
+        try:
+            while (entry := self._next()) is not None:
+                self._store(entry)
+        except BaseException as error:
+            self._die(error)
+
+    def _next(self) -> Entry | None:
+        """Wait for the next record; None when closing."""
+        with self.changed:
+            while not self._queue and not self._closing:
+                self.changed.wait()
+            self._current = self._queue.popleft() if self._queue and not self._closing else None
+            return self._current
+
+    def _store(self, entry: Entry) -> None:
+        message = ""
+        try:
+            self._write(entry)
+        except OSError as error:
+            message = self._fail(entry, error)
+        with self.changed:
+            self._current = None
+            self.queue_bytes -= entry.nbytes
+            self.changed.notify_all()
+        if message:
+            self._say("write", message)
+
+    def _write(self, entry: Entry) -> None:
+        room = self._room
+        with self.changed:
+            payload = entry.payload
+            if not entry.live or payload is None:
+                return
+            if self._is_cooling():
+                self._drop(entry, "cooling")
+                return
+            extent = room.make(entry)
+            if extent is None:
+                self._drop(entry, "no_room")
+                return
+            self.in_flight = (entry, extent)
+        parts = encode(entry.header, payload)
+        room.scratch.write(extent, parts)
+        with self.changed:
+            self.in_flight = None
+            room.index.publish(entry, extent, stored_checksum(parts[0]))
+            room.counters.writes += 1
+            room.counters.bytes_written += entry.nbytes
+            self._cool_down, self._resume_at = FIRST_COOL_DOWN_S, None
+
+    def _fail(self, entry: Entry, error: OSError) -> str:
+        """Take back what the failed write had, start a cool-down; what to tell the user."""
+        with self.changed:
+            self._abandon()
+            self._drop(entry, "write_error")
+            self._room.counters.errors += 1
+            self._resume_at = self._clock() + self._cool_down
+            self._cool_down = min(2 * self._cool_down, LONGEST_COOL_DOWN_S)
+        return f"KV cache: can't write ({error.strerror or error}); chatting on without new checkpoints for a while"
+
+    def _abandon(self) -> None:
+        if self.in_flight is not None:
+            _, extent = self.in_flight
+            self.in_flight = None
+            self._room.scratch.free(extent)
+
+    def _drop(self, entry: Entry, reason: str) -> None:
+        if entry.live:
+            self._room.counters.dropped[reason] += 1
+        self._room.index.remove(entry)
+
+    def _die(self, error: BaseException) -> None:
+        """Nothing will be written any more: let go of all that waits, and wake whoever waits for room."""
+        with self.changed:
+            self.failure = error
+            self._room.counters.errors += 1
+            self._discard("off")
+
+    def _discard(self, reason: str) -> None:
+        self._abandon()
+        for entry in (self._current, *self._queue):
+            if entry is not None:
+                self._drop(entry, reason)
+        self._queue.clear()
+        self._current = None
+        self.queue_bytes = 0
+        self.changed.notify_all()
+
+    def drain(self, timeout: float | None) -> bool:
+        """Wait until the queue is empty; False after `timeout` seconds, or if the thread has died."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.queue_bytes or self.failure is not None, timeout)
+            return not self.queue_bytes and self.failure is None
+
+    def close(self, timeout: float) -> bool:
+        """Finish the write in hand, drop the rest; whether the thread has ended within `timeout` seconds."""
+        with self.changed:
+            self._closing = True
+            self.changed.notify_all()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        with self.changed:
+            self._discard("off")
+        return True
+
+    def check(self) -> None:
+        """Raise AssertionError if the queue's bytes don't add up. The caller holds the lock."""
+        held = sum(entry.nbytes for entry in (self._current, *self._queue) if entry is not None)
+        assert held == self.queue_bytes, f"writer: {held} bytes wait, {self.queue_bytes} counted"
+        assert held <= self.queue_limit, f"writer: {held} bytes wait, {self.queue_limit} allowed"
+        waiting = {entry for entry in (self._current, *self._queue) if entry is not None}
+        pending = {entry for entry in self._room.index if entry.payload is not None}
+        assert pending <= waiting, "writer: a record that is neither stored nor waiting"
