@@ -1,0 +1,99 @@
+"""Copies KV from live cache objects to the store: blocks as calls complete them, tails at anchors, states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from .keys import BLOCK, Place
+from .layers import DTYPE_NAMES, RowGroup, row_bytes
+from .live import HeldState, LiveCache
+from .records import Buffer, TensorSpec
+from .store import Store
+
+
+class Checkpointer:
+    """Writes one live sequence's KV. Engine thread only; every array it reads must have been evaluated.
+
+    `bytes_written` counts what was handed to the writer. A record that the store already has, or can't take,
+    costs nothing and is no error: reuse is shorter, the answer is the same.
+    """
+
+    def __init__(self, store: Store, live: LiveCache) -> None:
+        self._store = store
+        self._live = live
+        self.bytes_written = 0
+
+    def blocks(self, start: int, end: int, *, wait: bool) -> None:
+        """Submit every block whose last row lies in (start, end]. `wait` lets prefill wait for the queue; decode never."""
+        for block in range(start // BLOCK, end // BLOCK):
+            self._rows(block * BLOCK, (block + 1) * BLOCK, wait)
+
+    def tail(self, position: int, *, wait: bool) -> None:
+        """Submit the rows between the last block edge and `position`."""
+        if position % BLOCK:
+            self._rows(position // BLOCK * BLOCK, position, wait)
+
+    def state(self, held: HeldState, *, wait: bool) -> None:
+        """Submit a recurrent state held by reference."""
+        layout = self._live.layout.states
+        assert layout is not None
+        place = self._place(held.position)
+        if self._store.contains(place, layout.name):
+            return
+        tensors, payload = [], []
+        for leaf, arrays in zip(layout.leaves, held.arrays, strict=True):
+            for number, array in enumerate(arrays):
+                if array is not None:
+                    mx.eval(array)
+                    flat = mx.contiguous(array)
+                    mx.eval(flat)
+                    tensors.append(TensorSpec(f"{leaf}.{number}", DTYPE_NAMES[array.dtype], tuple(array.shape)))
+                    payload.append(bytes(memoryview(flat).cast("B")) if flat.nbytes else b"")
+        self._submit(place, layout.name, held.position, held.position, tensors, payload, wait)
+
+    def _rows(self, start: int, end: int, wait: bool) -> None:
+        place = self._place(end)
+        for group in self._live.layout.rows:
+            # After a rewind a window may begin inside this block; a record must hold all of its rows or none.
+            if self._live.first_row(group) <= start and not self._store.contains(place, group.name):
+                tensors, payload = self._gather(group, start, end)
+                self._submit(place, group.name, end, start, tensors, payload, wait)
+
+    def _gather(self, group: RowGroup, start: int, end: int) -> tuple[list[TensorSpec], list[memoryview]]:
+        """Rows [start, end) of every leaf in one host buffer, layer after layer: one copy, one write."""
+        specs, views = [], []
+        for index, reader in group.leaves:
+            leaf = self._live.leaves[index]
+            first = reader.first_row(leaf)
+            for number, tensor in enumerate(reader.tensors(leaf)):
+                _, heads, _, width = tensor.shape
+                specs.append(TensorSpec(f"{index}.{number}", DTYPE_NAMES[tensor.dtype], (heads, end - start, width)))
+                views.append(row_bytes(tensor)[:, start - first : end - first])
+        buffer = np.empty(sum(view.size for view in views), np.uint8)
+        payload, filled = [], 0
+        for view in views:
+            part = buffer[filled : filled + view.size]
+            part.reshape(view.shape)[...] = view
+            payload.append(part.data)
+            filled += view.size
+        return specs, payload
+
+    def _place(self, position: int) -> Place:
+        return Place.at(self._live.chain.keys, self._live.ids, position)
+
+    def _submit(
+        self,
+        place: Place,
+        group: str,
+        position: int,
+        row_start: int,
+        tensors: list[TensorSpec],
+        payload: Sequence[Buffer],
+        wait: bool,
+    ) -> None:
+        outcome = self._store.submit(place, group, position, row_start, tensors, payload, wait=wait)
+        if outcome == "queued":
+            self.bytes_written += sum(spec.nbytes for spec in tensors)

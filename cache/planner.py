@@ -1,0 +1,212 @@
+"""Finds the largest position that every layer can be restored to, and what each of them is restored from.
+
+A plan never mixes positions: all layers or none. It looks at two sources, the live sequence in memory and the
+records of the store, group by group: global layers may be trimmed in memory while local and recurrent ones come
+from records. Entries of a plan are pinned before any of them is read; the holder of the plan unpins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .keys import BLOCK, Ids
+from .layers import Layout, RowGroup
+from .live import LiveCache
+from .index import Entry
+from .store import Store
+from .trie import common_prefix
+
+Shortfall = Literal["none", "evicted", "no_anchor"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows [start, end) of one record."""
+
+    entry: Entry
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where to restore to and from what. `rows` maps a group's name to its pieces, or to None for "trim in memory".
+
+    `state` is the record of the recurrent layers, None where they come from memory or don't exist.
+    """
+
+    position: int
+    rows: dict[str, tuple[Piece, ...] | None] = field(default_factory=dict)
+    state: Entry | None = None
+    uses_live: bool = False
+    reason: Shortfall = "none"
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Every record that the plan reads."""
+        found = [piece.entry for pieces in self.rows.values() if pieces for piece in pieces]
+        return found + ([self.state] if self.state is not None else [])
+
+    @property
+    def disk_tokens(self) -> int:
+        """Positions of which at least one layer comes from a record."""
+        if self.state is not None:
+            return self.position
+        starts = [pieces[0].start for pieces in self.rows.values() if pieces]
+        return self.position - min(starts) if starts else 0
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether every record read is a whole block ("block" for the user, else "anchor")."""
+        return self.position % BLOCK == 0 and all(entry.header.position % BLOCK == 0 for entry in self.entries)
+
+
+class Coverage:
+    """The rows of one group that records hold along one prompt: for each block, its first `count` rows, or none."""
+
+    def __init__(self, group: RowGroup) -> None:
+        self.group = group
+        self.blocks: list[tuple[int, Entry] | None] = []
+
+    def covers(self, position: int) -> bool:
+        """Whether records hold every row that a restore to `position` needs."""
+        first = self.group.first_needed(position)
+        for block in range(first // BLOCK, -(-position // BLOCK)):
+            known = self.blocks[block] if block < len(self.blocks) else None
+            if known is None:
+                return False
+            count, entry = known
+            start, end = block * BLOCK, min(position, (block + 1) * BLOCK)
+            if start + count < end or entry.header.row_start > max(first, start):
+                return False
+        return True
+
+    def pieces(self, position: int) -> tuple[Piece, ...]:
+        """The records to read for `position`. Must hold: covers(position)."""
+        first, out = self.group.first_needed(position), []
+        for block in range(first // BLOCK, -(-position // BLOCK)):
+            known = self.blocks[block]
+            assert known is not None
+            out.append(Piece(known[1], max(first, block * BLOCK), min(position, (block + 1) * BLOCK)))
+        return tuple(out)
+
+    def ends(self) -> Iterable[int]:
+        """Each block's last covered position."""
+        return (i * BLOCK + known[0] for i, known in enumerate(self.blocks) if known is not None)
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """All that is known about one prompt before choosing: what memory shares with it and what records hold of it."""
+
+    ids: Ids
+    live: LiveCache | None
+    shared: int  # ids that the live sequence shares with the prompt
+    coverage: dict[str, Coverage]
+    states: dict[int, Entry]
+
+    def rows_live(self, group: RowGroup, position: int) -> bool:
+        """Whether memory alone can put the group at `position`."""
+        return self.live is not None and position <= self.shared and self.live.rows_reach(group, position)
+
+    def rows_ok(self, group: RowGroup, position: int) -> bool:
+        """Whether the group can stand at `position`, from memory or from records."""
+        return self.rows_live(group, position) or self.coverage[group.name].covers(position)
+
+    def state_live(self, position: int) -> bool:
+        """Whether memory alone can put the recurrent layers at `position`."""
+        return self.live is not None and position <= self.shared and self.live.state_at(position)
+
+
+class Planner:
+    """Plans against one store (None: memory only) and one layout."""
+
+    def __init__(self, store: Store | None, layout: Layout) -> None:
+        self._store = store
+        self._layout = layout
+
+    def plan(self, ids: Ids, keys: list[bytes], live: LiveCache | None, limit: int, common: int) -> Plan:
+        """The best plan for `ids` at a position <= `limit`; its entries are pinned.
+
+        keys     the chain keys of `ids` (key_0 first)
+        common   the longest prefix that was ever fed, for the reason why not more
+        """
+        if self._store is None:
+            return self._choose(self._look(ids, keys, live), limit, common, lambda entries: None)
+        with self._store.lock:  # look-up and pins are one step: nothing may be evicted in between
+            return self._choose(self._look(ids, keys, live), limit, common, self._store.pin)
+
+    def _look(self, ids: Ids, keys: list[bytes], live: LiveCache | None) -> Prospect:
+        shared = common_prefix(ids, live.ids) if live is not None else 0
+        coverage = {group.name: Coverage(group) for group in self._layout.rows}
+        states: dict[int, Entry] = {}
+        if self._store is not None:
+            for block, parent in enumerate(keys):
+                self._look_below(parent, block, ids, coverage, states)
+        return Prospect(ids, live, shared, coverage, states)
+
+    def _look_below(
+        self, parent: bytes, block: int, ids: Ids, coverage: dict[str, Coverage], states: dict[int, Entry]
+    ) -> None:
+        assert self._store is not None
+        start = block * BLOCK
+        best: dict[str, tuple[int, Entry]] = {}
+        for match in self._store.lookup(parent, ids[start : start + BLOCK]):
+            whole = match.is_whole
+            for name, entry in match.groups.items():
+                if name == "state":
+                    if whole:
+                        states[start + match.length] = entry
+                elif name not in best or match.equal > best[name][0]:
+                    best[name] = (match.equal, entry)
+        for name, cover in coverage.items():
+            cover.blocks.append(best.get(name))
+
+    def _choose(self, prospect: Prospect, limit: int, common: int, pin: Callable[[list[Entry]], None]) -> Plan:
+        limit = min(limit, len(prospect.ids))
+        for position in sorted(self._candidates(prospect, limit), reverse=True):
+            if all(prospect.rows_ok(group, position) for group in self._layout.rows):
+                plan = self._build(prospect, position, self._reason(prospect, position, min(common, limit)))
+                pin(plan.entries)
+                return plan
+        return Plan(0, reason=self._reason(prospect, 0, min(common, limit)))
+
+    def _candidates(self, prospect: Prospect, limit: int) -> set[int]:
+        """Positions where some group's reach ends; the best position is always one of them.
+
+        Each group's restorable positions are a union of ranges, so the largest common one is the end of a range,
+        or the limit. Recurrent layers stand at exact positions only.
+        """
+        if self._layout.states is not None:
+            found = {p for p in prospect.states if p <= limit}
+            if prospect.live is not None:
+                memory = {prospect.live.length, *(held.position for held in prospect.live.states)}
+                found |= {p for p in memory if p <= min(limit, prospect.shared)}
+            return found - {0}
+        found = {limit, min(prospect.shared, limit)}
+        for cover in prospect.coverage.values():
+            found.update(min(end, limit) for end in cover.ends())
+        return found - {0}
+
+    def _build(self, prospect: Prospect, position: int, reason: Shortfall) -> Plan:
+        rows: dict[str, tuple[Piece, ...] | None] = {}
+        for group in self._layout.rows:
+            live = prospect.rows_live(group, position)
+            rows[group.name] = None if live else prospect.coverage[group.name].pieces(position)
+        state = None
+        state_live = self._layout.states is None or prospect.state_live(position)
+        if not state_live:
+            state = prospect.states[position]
+        uses_live = any(pieces is None for pieces in rows.values()) or (self._layout.states is not None and state_live)
+        return Plan(position, rows, state, uses_live, reason)
+
+    def _reason(self, prospect: Prospect, position: int, wanted: int) -> Shortfall:
+        """Why `position` falls short of what was once fed: missing global rows were evicted, else there is no anchor."""
+        if position >= wanted:
+            return "none"
+        for group in self._layout.rows:
+            if group.window is None and not prospect.rows_ok(group, wanted):
+                return "evicted"
+        return "no_anchor"

@@ -1,0 +1,131 @@
+"""Carries out a plan: reads records into fresh buffers and sets the cache objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import numpy as np
+
+from .keys import Ids
+from .layers import DTYPES, Bytes, RowGroup, empty_rows, row_bytes
+from .live import LiveCache
+from .planner import Piece, Plan
+from .records import TensorSpec
+from .index import Entry
+from .store import Store
+from .window import SLACK
+
+Sink = Callable[[dict[str, memoryview]], None]
+
+
+@dataclass
+class Buffers:
+    """The new row buffers of one group: tensor name → (array, host view [heads, capacity, bytes per row])."""
+
+    group: RowGroup
+    first: int
+    arrays: dict[str, mx.array] = field(default_factory=dict)
+    views: dict[str, Bytes] = field(default_factory=dict)
+
+    @classmethod
+    def allocate(cls, group: RowGroup, entry: Entry, first: int, capacity: int) -> Buffers:
+        """Zeroed buffers of `capacity` rows, shaped as the record's tensors are."""
+        made = cls(group, first)
+        for spec in entry.header.tensors:
+            heads, _, width = spec.shape
+            made.arrays[spec.name] = empty_rows(spec.dtype, heads, capacity, width)
+            made.views[spec.name] = row_bytes(made.arrays[spec.name])
+        return made
+
+    def sink(self, piece: Piece) -> Sink:
+        """Copies the piece's rows out of a checked record; runs on the reader thread, which knows no MLX."""
+        shapes = {spec.name: _byte_shape(spec) for spec in piece.entry.header.tensors}
+        source = slice(piece.start - piece.entry.header.row_start, piece.end - piece.entry.header.row_start)
+        target = slice(piece.start - self.first, piece.end - self.first)
+
+        def copy(tensors: dict[str, memoryview]) -> None:
+            for name, view in self.views.items():
+                rows = np.frombuffer(tensors[name], np.uint8).reshape(shapes[name])
+                view[:, target] = rows[:, source]
+
+        return copy
+
+
+def _byte_shape(spec: TensorSpec) -> tuple[int, int, int]:
+    heads, rows, width = spec.shape
+    return heads, rows, spec.nbytes // max(1, heads * rows) if width else 0
+
+
+def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> tuple[bool, int]:
+    """Set every layer of `live` to plan.position; returns (whether it worked, bytes read).
+
+    `live` is the live sequence that the plan looked at, or a fresh one. On failure (a record was bad: the store has
+    dropped it) nothing of `live` has been changed: plan again. `room` is how many rows past the position the buffers
+    should have, so that the next calls don't reallocate. Unpins the plan's entries in any case.
+    """
+    try:
+        made = [_group_buffers(group, plan, room) for group in live.layout.rows if plan.rows[group.name]]
+        jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
+        state: dict[str, mx.array] = {}
+        if plan.state is not None:
+            jobs.append((plan.state, _state_sink(plan.state, state)))
+        if jobs and store.read(jobs):
+            return False, 0
+    finally:
+        store.unpin(plan.entries)
+    _install(plan, live, ids, made, state)
+    return True, sum(entry.nbytes for entry in plan.entries)
+
+
+def _group_buffers(group: RowGroup, plan: Plan, room: int) -> Buffers:
+    pieces = plan.rows[group.name]
+    assert pieces
+    first = pieces[0].start
+    space = room if group.window is None else SLACK
+    capacity = -(-(plan.position - first + space) // 256) * 256
+    return Buffers.allocate(group, pieces[0].entry, first, capacity)
+
+
+def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
+    """State tensors are allocated here, on the engine thread, and filled on the reader's."""
+    views: dict[str, Bytes] = {}
+    for spec in entry.header.tensors:
+        array = mx.zeros(spec.shape, DTYPES[spec.dtype])
+        mx.eval(array)
+        out[spec.name] = array
+        views[spec.name] = np.frombuffer(memoryview(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
+
+    def copy(tensors: dict[str, memoryview]) -> None:
+        for name, view in views.items():
+            view.reshape(-1)[:] = np.frombuffer(tensors[name], np.uint8)
+
+    return copy
+
+
+def _install(plan: Plan, live: LiveCache, ids: Ids, made: list[Buffers], state: dict[str, mx.array]) -> None:
+    """The only place that changes cache objects: trims what stays in memory, sets what was read."""
+    position, length = plan.position, live.length
+    by_name = {buffers.group.name: buffers for buffers in made}
+    for group in live.layout.rows:
+        buffers = by_name.get(group.name)
+        if buffers is None:
+            live.trim_rows(group, position, length)
+            continue
+        buffers.views.clear()
+        for index, reader in group.leaves:
+            names = sorted(
+                (n for n in buffers.arrays if n.split(".")[0] == str(index)), key=lambda n: int(n.split(".")[1])
+            )
+            reader.install(live.leaves[index], [buffers.arrays[n] for n in names], position, position - buffers.first)
+    if live.layout.states is not None:
+        if plan.state is None:
+            live.set_states(position)
+        else:
+            for index in live.layout.states.leaves:
+                cache = live.leaves[index].cache
+                live.leaves[index].cache = [state.get(f"{index}.{number}") for number in range(len(cache))]
+    live.truncate(min(position, length))
+    live.set_ids(ids[:position])
+    live.check()

@@ -1,0 +1,142 @@
+"""Small random-weight models built from mlx-lm's own classes, whole folders that load like any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+from mlx_lm.utils import _get_classes
+
+VOCAB = 1024
+
+_COMMON = dict(
+    hidden_size=64,
+    intermediate_size=96,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    rms_norm_eps=1e-6,
+    vocab_size=VOCAB,
+    max_position_embeddings=8192,
+)
+_SLIDING_4 = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen3": {**_COMMON, "num_hidden_layers": 3, "rope_theta": 1e6, "tie_word_embeddings": True},
+    "llama": {**_COMMON, "num_hidden_layers": 3, "rope_theta": 1e4},
+    "gemma3_text": {
+        **_COMMON,
+        "num_hidden_layers": 4,
+        "sliding_window": 512,
+        "sliding_window_pattern": 4,
+        "query_pre_attn_scalar": 16,
+    },
+    "gemma3n": {
+        "text_config": {
+            **_COMMON,
+            "model_type": "gemma3n_text",
+            "num_hidden_layers": 8,
+            "num_kv_shared_layers": 4,
+            "vocab_size_per_layer_input": VOCAB,
+            "sliding_window": 512,
+            "rope_local_base_freq": 10000.0,
+            "rope_theta": 1e6,
+            "final_logit_softcapping": 30.0,
+            "layer_types": _SLIDING_4 * 2,
+            "activation_sparsity_pattern": [0.0] * 8,
+            "hidden_size_per_layer_input": 16,
+            "altup_num_inputs": 2,
+            "altup_coef_clip": 120.0,
+            "altup_correct_scale": True,
+            "altup_active_idx": 0,
+            "laurel_rank": 8,
+            "intermediate_size": [96] * 8,
+        }
+    },
+    "gemma4_text": {
+        **_COMMON,
+        "num_hidden_layers": 8,
+        "global_head_dim": 32,
+        "vocab_size_per_layer_input": VOCAB,
+        "num_kv_shared_layers": 4,
+        "hidden_size_per_layer_input": 16,
+        "sliding_window": 512,
+        "sliding_window_pattern": 4,
+        "layer_types": _SLIDING_4 * 2,
+    },
+    "gpt_oss": {
+        **_COMMON,
+        "num_hidden_layers": 4,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "original_max_position_embeddings": 4096,
+        },
+    },
+    "qwen3_5": {
+        "text_config": {
+            **_COMMON,
+            "model_type": "qwen3_5_text",
+            "num_hidden_layers": 4,
+            "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "linear_conv_kernel_dim": 4,
+            "full_attention_interval": 4,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "type": "default",
+                "mrope_section": [1, 1, 0],
+                "rope_theta": 100000,
+                "partial_rotary_factor": 0.25,
+            },
+        }
+    },
+}
+
+
+def build(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
+    """A model of `kind` with weights drawn at a scale that keeps its logits lively."""
+    config = config_of(kind, **changes)
+    model_class, args_class = _get_classes(config)
+    model = model_class(args_class.from_dict(config))
+    mx.random.seed(seed)
+    drawn = []
+    for name, value in tree_flatten(model.parameters()):
+        if mx.issubdtype(value.dtype, mx.floating):
+            spread = 0.25 if value.ndim > 1 else 0.1
+            noise = mx.random.normal(value.shape) * spread
+            value = (1 + noise if value.ndim == 1 and "norm" in name and "gemma3_text" not in kind else noise).astype(
+                mx.float32
+            )
+        drawn.append((name, value))
+    model.load_weights(drawn)
+    mx.eval(model.parameters())
+    return model
+
+
+def config_of(kind: str, **changes: Any) -> dict[str, Any]:
+    """config.json of `kind`; changes go to the text_config where there is one."""
+    config = json.loads(json.dumps(CONFIGS[kind]))
+    (config["text_config"] if "text_config" in config else config).update(changes)
+    return {"model_type": kind, "architectures": ["Tiny"], **config}
+
+
+def save(folder: Path, kind: str, seed: int = 0, **changes: Any) -> Path:
+    """Write config.json and model.safetensors of a tiny model (the tokenizer comes from tiny_tokenizer)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = dict(tree_flatten(build(kind, seed, **changes).parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, {"format": "mlx"})
+    (folder / "config.json").write_text(json.dumps(config_of(kind, **changes)))
+    return folder
