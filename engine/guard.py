@@ -77,8 +77,8 @@ def _remapped(model_type: str) -> str:
     for location in (spec.submodule_search_locations or ()) if spec else ():
         source = (Path(location) / "utils.py").read_text(encoding="utf-8")
         table = re.search(r"^MODEL_REMAPPING = \{(.*?)^\}", source, re.M | re.S)
-        pairs = dict(re.findall(r'"([^"]+)": "([^"]+)"', table.group(1))) if table else {}
-        return pairs.get(model_type, model_type)
+        pairs: list[tuple[str, str]] = re.findall(r'"([^"]+)": "([^"]+)"', table.group(1)) if table else []
+        return dict(pairs).get(model_type, model_type)
     return model_type
 
 

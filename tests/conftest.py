@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from mlxchat.engine import backend
+from mlxchat.engine import backend, folders, models
+from mlxchat.engine.models import ModelFolder
 
 backend.prepare()
 
@@ -15,24 +16,22 @@ def pytest_report_header() -> list[str]:
     return [f"backend: {line}"] + ([f"         {advice}"] if advice else [])
 
 
-def _pulled(alias: str):
-    from mlxchat.engine import models
-
+def _pulled(alias: str) -> ModelFolder:
     folder = models.embedded_folder(alias)
     if folder is None:
         home = os.environ.get("MLXCHAT_HOME")
         where = f"MLXCHAT_HOME={home} " if home else ""
-        pytest.fail(f"{alias} is not in {models.models_dir()}; run: {where}mlxchat models pull {alias} --yes")
+        pytest.fail(f"{alias} is not in {folders.models_dir()}; run: {where}mlxchat models pull {alias} --yes")
     return folder
 
 
 @pytest.fixture(scope="session")
-def smollm2_folder():
+def smollm2_folder() -> ModelFolder:
     """The pulled SmolLM2, as a ModelFolder."""
     return _pulled("smollm2")
 
 
 @pytest.fixture(scope="session")
-def gemma3_folder():
+def gemma3_folder() -> ModelFolder:
     """The pulled Gemma 3 270M, as a ModelFolder."""
     return _pulled("gemma3-270m")
