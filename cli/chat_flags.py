@@ -66,10 +66,10 @@ class ChatFlags:
             ("--turns", "-f", self.turns is not None and bool(self.file)),
         ):
             if clash:
-                raise UsageError(f"{one} and {other} can't go together", "Leave one of them out.")
+                raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
         for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):
             if value is not None and not math.isfinite(value):
-                raise UsageError(f"{name} takes a number, not {value}", "See mlxchat --help.")
+                raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
 
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for a size that is none."""

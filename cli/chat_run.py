@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
 from ..engine.options import EngineOptions
-from ..errors import UsageError
+from ..errors import OutputError, UsageError
 from .chat_flags import ChatFlags
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
@@ -39,7 +39,9 @@ class Work:
 def run_chat(flags: ChatFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
     streams = Streams(flags.color, flags.verbosity)
-    output: Output = PlainOutput(streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0)
+    output: Output = PlainOutput(
+        streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
+    )
     if flags.json or flags.jsonl:
         output = output_for(streams, jsonl=flags.jsonl, turns=flags.turns is not None)
     try:
@@ -49,7 +51,8 @@ def run_chat(flags: ChatFlags) -> int:
         raise
     except (Exception, KeyboardInterrupt) as failure:
         error = as_mlxchat_error(failure)
-        output.failed(error)
+        if not isinstance(error, OutputError):  # then stdout is past writing to
+            output.failed(error)
         raise Reported(error) from failure
     return code
 
@@ -86,15 +89,15 @@ def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:
     prompt = prompt_text(words, stdin, taken, flags.no_stdin, streams.note)
     parts = read_files(files, stdin)
     if not (prompt or "").strip() and (words or not any(part.text.strip() for part in parts)):
-        raise UsageError("the prompt is empty", 'Give one: mlxchat "question", or pipe text in.')
+        raise UsageError("the prompt is empty", 'give one: mlxchat "question", or pipe text in')
     return Work([user_message(prompt, parts)], parts)
 
 
 def _check_terminal(flags: ChatFlags, streams: Streams) -> None:
     if flags.json or flags.jsonl:
-        raise UsageError("JSON output needs a prompt", 'For example mlxchat "question" --json.')
+        raise UsageError("JSON output needs a prompt", 'for example mlxchat "question" --json')
     if not is_terminal(streams.stdout):
-        raise UsageError("there is no prompt, and stdout is no terminal", 'Give one: mlxchat "question".')
+        raise UsageError("there is no prompt, and stdout is no terminal", 'give one: mlxchat "question"')
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class UnexpectedError(MlxchatError):
     def __init__(self, error: BaseException) -> None:
         words = f": {error}" if str(error) else ""
         super().__init__(
-            f"mlxchat failed: {type(error).__name__}{words}", "Run it again with -vv for the traceback, and report it."
+            f"mlxchat failed: {type(error).__name__}{words}", "run it again with -vv for the traceback, and report it"
         )
 
 
@@ -45,7 +45,7 @@ def as_mlxchat_error(error: BaseException) -> MlxchatError:
 def output_error(error: OSError) -> OutputError:
     """Standard output can't be written to."""
     return OutputError(
-        f"can't write to standard output: {error.strerror or error}", "Free some space there, or write elsewhere."
+        f"can't write to standard output: {error.strerror or error}", "free some space there, or write elsewhere"
     )
 
 
@@ -61,4 +61,4 @@ def _parser_error(error: TyperException) -> MlxchatError:
         return MlxchatError(words)
     context = getattr(error, "ctx", None)
     path = context.command_path if context else PROGRAM
-    return UsageError(words, f"See {path.removesuffix(f' {DEFAULT_COMMAND}')} --help. After -- everything is prompt.")
+    return UsageError(words, f"see {path.removesuffix(f' {DEFAULT_COMMAND}')} --help; after -- everything is prompt")

@@ -48,7 +48,7 @@ class Stdin:
                     return b"".join(chunks)
                 chunks.append(chunk)
         except OSError as error:
-            raise InputError(f"can't read stdin: {error.strerror}", "--no-stdin leaves it out.") from error
+            raise InputError(f"can't read stdin: {error.strerror}", "--no-stdin leaves it out") from error
 
 
 def check_stdin_users(words: Sequence[str], files: Sequence[str], turns: str | None, no_stdin: bool) -> None:
@@ -56,9 +56,9 @@ def check_stdin_users(words: Sequence[str], files: Sequence[str], turns: str | N
     users = ["the prompt -"] * (list(words) == [_STDIN]) + ["-f -"] * list(files).count(_STDIN)
     users += ["--turns -"] * (turns == _STDIN)
     if len(users) > 1:
-        raise UsageError(f"{users[0]} and {users[1]} both want stdin", "Only one of them can have it.")
+        raise UsageError(f"{users[0]} and {users[1]} both want stdin", "only one of them can have it")
     if users and no_stdin:
-        raise UsageError(f"{users[0]} and --no-stdin can't go together", "Leave one of them out.")
+        raise UsageError(f"{users[0]} and --no-stdin can't go together", "leave one of them out")
 
 
 def prompt_text(
@@ -123,7 +123,7 @@ def read_text(name: str) -> str:
         return decode(path.read_bytes(), name)
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
-        raise InputError(f"can't read {name}: {cause}", "Check the name and its permissions.") from error
+        raise InputError(f"can't read {name}: {cause}", "check the name and its permissions") from error
 
 
 def decode(data: bytes, name: str) -> str:
@@ -132,11 +132,11 @@ def decode(data: bytes, name: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{name} is not UTF-8 text (byte {error.start + 1:,})", "Convert it, for example with iconv -t UTF-8."
+            f"{name} is not UTF-8 text (byte {error.start + 1:,})", "convert it, for example with iconv -t UTF-8"
         ) from error
     return text.replace("\r\n", "\n")
 
 
 def _check_unicode(text: str) -> None:
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise DataError("the prompt is not UTF-8 text", "Check the terminal's character set (LANG, LC_ALL).")
+        raise DataError("the prompt is not UTF-8 text", "check the terminal's character set (LANG, LC_ALL)")

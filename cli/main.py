@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from typer.main import get_command
 
-from ..errors import Interrupted, MlxchatError, UsageError
+from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .app import build_app
 from .failures import Reported, as_mlxchat_error, lines, output_error
 from .routing import PROGRAM
@@ -28,9 +28,11 @@ def run(argv: list[str]) -> int:
         code = _run_command(argv)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
-        return _end_quietly()
+    except BrokenPipeError:  # the reader of stdout has gone: nothing to say
+        _give_up_stdout()
+        return 0
     except OSError as error:  # from the flush: what fails inside a command is dealt with there
+        _give_up_stdout()
         return _explain(output_error(error), argv)
     return code
 
@@ -41,6 +43,8 @@ def _run_command(argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Reported as reported:
+        if isinstance(reported.error, OutputError):
+            _give_up_stdout()
         return _explain(reported.error, argv)
     except (Exception, KeyboardInterrupt) as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # `mlxchat models` alone; its message is the help text
@@ -88,7 +92,6 @@ def _print_json_failure(error: MlxchatError, argv: list[str]) -> None:
         output_for(Streams(verbosity=-1), jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
 
 
-def _end_quietly() -> int:
-    """The reader of stdout has gone: nothing to say, and nothing left to flush at exit."""
+def _give_up_stdout() -> None:
+    """Stdout is past writing to: nothing must be left for the interpreter to flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

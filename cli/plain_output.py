@@ -21,18 +21,23 @@ PROGRESS_AFTER_S = 0.3
 
 
 class PlainOutput(Output):
-    """`stream` False holds the answer back until it is whole; `show_stats` adds the numbers after each turn."""
+    """`stream` False holds the answer back until it is whole; `show_stats` adds the numbers after each turn.
+
+    `blank_between` keeps the answers of several turns apart where nothing else stands between them.
+    """
 
     def __init__(
         self,
         streams: Streams,
         stream: bool = True,
         show_stats: bool = False,
+        blank_between: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._streams = streams
         self._stream = stream
         self._show_stats = show_stats
+        self._blank_between = blank_between
         self._clock = clock
         self._turns = 0
         self._begin_turn()
@@ -94,8 +99,8 @@ class PlainOutput(Output):
         self._clear_transient()
         if not self._last["answer"]:
             self._end_reasoning()
-            if self._turns:
-                text = f"\n{text}"  # answers of several turns stand apart
+            if self._turns and self._blank_between:
+                text = f"\n{text}"
         self._streams.write(text)
         self._last["answer"] = text
 

@@ -18,7 +18,7 @@ from .plain_output import PlainOutput
 from .repl_commands import Typed, help_lines, understand
 from .stats_line import details, stats_line
 from .streams import Streams
-from .turn_result import TurnResult, follow
+from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -107,39 +107,34 @@ class Repl:
     def _send(self, typed: Typed) -> None:
         message = user_message(typed.text, self._files)
         self._files = []
-        self._turn(self._chat.ask(message, self._options), message)
+        if not self._turn(self._chat.ask(message, self._options)):
+            self._take_back(message)
 
-    def _turn(self, events: Iterator[Event], message: Message) -> None:
-        """Show one turn. If it came to nothing, its message goes back to the prompt."""
+    def _turn(self, events: Iterator[Event]) -> bool:
+        """Show one turn; whether an answer came of it that the chat has kept."""
         with stopping(self._chat, leave_on_second=False):
             result = follow(events, self._output)
-        if result.error:
-            self._output.drop_turn()
-            self._explain(result.error)
-            self._take_back(message)
-        elif result.finish_reason == "interrupted" and result.said_nothing:
-            self._output.drop_turn()
-            self._streams.note("(stopped before a word was said)")
-            self._take_back(message)
+        kept = any(message is result.message for message in self._chat.messages)
+        if kept:
+            self._output.turn(result)
+            self._requests += result.requests
         else:
-            self._keep(result)
-
-    def _keep(self, result: TurnResult) -> None:
-        self._output.turn(result)
-        self._requests += result.requests
-        if result.finish_reason == "interrupted":
-            self._streams.note("(stopped; what was said is kept)")
+            self._output.drop_turn()
+        if result.error:
+            self._explain(result.error)
+        elif result.finish_reason == "interrupted":
+            self._streams.notice("(stopped; what was said is kept)" if kept else "(stopped before a word was said)")
+        return kept
 
     def _take_back(self, message: Message) -> None:
         self._draft = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
         self._files = [part for part in message.content if isinstance(part, FilePart)]
 
     def _retry(self) -> None:
-        last = next((m for m in reversed(self._chat.messages) if m.role == "user"), None)
-        if last is None:
-            self._streams.note("There is no message to answer again.")
+        if any(message.role == "user" for message in self._chat.messages):
+            self._turn(self._chat.retry(self._options))
         else:
-            self._turn(self._chat.retry(self._options), last)
+            self._streams.note("There is no message to answer again.")
 
     def _undo(self) -> None:
         message = self._chat.undo()

@@ -51,14 +51,14 @@ def _command(first: str, line: str) -> Typed:
     name = ALIASES.get(first, first)
     if name in COMMANDS:
         if first != line:
-            raise UsageError(f"{name} takes nothing after it", "To send the line as text, begin it with two slashes.")
+            raise UsageError(f"{name} takes nothing after it", "to send the line as text, begin it with two slashes")
         return Typed(command=name)
     if _exists(first):
         return Typed(text=line)
     near = get_close_matches(first.lower(), [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(
-        f"there is no command {first}{meant}", "/help lists them; to send the line as text, begin it with //."
+        f"there is no command {first}{meant}", "/help lists them; to send the line as text, begin it with //"
     )
 
 

@@ -42,7 +42,7 @@ def route(args: Sequence[str], table: OptionTable, built: Collection[str]) -> li
         return [word, *args[:at], *args[at + 1 :]]
     meant = nearest_command(word)
     if meant:
-        raise UsageError(f"`{word}` is no command; did you mean `{meant}`?", f"To send it as a prompt: {_forced(args)}")
+        raise UsageError(f"`{word}` is no command; did you mean `{meant}`?", f"to send it as a prompt: {_forced(args)}")
     return [DEFAULT_COMMAND, *args]
 
 
@@ -70,11 +70,11 @@ def nearest_command(word: str) -> str | None:
     if not re.fullmatch(r"[A-Za-z]+", word):
         return None
     lower = word.lower()
-    near = [(letters_off(lower, name), name) for name in COMMANDS if name != DEFAULT_COMMAND]
-    if lower.startswith("c"):
-        near.append((letters_off(lower, DEFAULT_COMMAND) * _MOST_LETTERS_OFF, DEFAULT_COMMAND))
-    off, name = min(near)
-    return name if off <= _MOST_LETTERS_OFF else None
+    near = [(letters_off(lower, name), name) for name in COMMANDS]
+    near = [(off, name) for off, name in near if off <= (1 if name == DEFAULT_COMMAND else _MOST_LETTERS_OFF)]
+    if not lower.startswith(DEFAULT_COMMAND[0]):
+        near = [(off, name) for off, name in near if name != DEFAULT_COMMAND]
+    return min(near)[1] if near else None
 
 
 def letters_off(a: str, b: str) -> int:
@@ -104,11 +104,11 @@ def _wants_next(arg: str, with_value: Collection[str]) -> bool:
 
 def _check_command(word: str, at: int, args: Sequence[str], built: Collection[str]) -> None:
     if word not in built:
-        raise UsageError(f"`{word}` is not in this version", f"To send it as a prompt: {_forced(args)}")
+        raise UsageError(f"`{word}` is not in this version", f"to send it as a prompt: {_forced(args)}")
     if at > 0 and word != DEFAULT_COMMAND:
         raise UsageError(
             f"`{word}` is a command, and its options come after it: mlxchat {word} …",
-            f"To send it as a prompt: {_forced(args)}",
+            f"to send it as a prompt: {_forced(args)}",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,8 +23,8 @@ NUMBERS: dict[str, tuple[type, float, float]] = {
 }
 """Name, type, least and greatest value: mlx-lm's sampler and processor arguments."""
 
-STOP, BIAS = "stop", "logit_bias"
-NAMES = (STOP, BIAS, *NUMBERS)
+STOP = "stop"
+NAMES = (STOP, *NUMBERS)
 _FLAGS = ("temp", "top_p", "top_k", "min_p", "max_tokens", "seed")
 
 
@@ -45,13 +44,11 @@ def read_settings(options: Sequence[str]) -> Settings:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
-            raise UsageError(f"-o takes key=value, not `{text}`", f"Keys: {', '.join(NAMES)}.")
+            raise UsageError(f"-o takes key=value, not `{text}`", f"keys: {', '.join(NAMES)}")
         if name == STOP:
             if not value:
-                raise UsageError("-o stop= needs a text to stop at", "For example -o stop=END.")
+                raise UsageError("-o stop= needs a text to stop at", "for example -o stop=END")
             stop.append(value)
-        elif name == BIAS:
-            extra[name] = _bias(value)
         elif name in NUMBERS:
             extra[name] = _number(name, value)
         else:
@@ -73,22 +70,10 @@ def _number(name: str, text: str) -> float:
     return value
 
 
-def _bias(text: str) -> dict[int, float]:
-    try:
-        bias = {int(token): float(weight) for token, weight in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError):
-        bias = {-1: 0.0}
-    if any(token < 0 or not math.isfinite(weight) for token, weight in bias.items()):
-        raise UsageError(
-            f"-o logit_bias takes a JSON object, not `{text}`", """For example -o logit_bias='{"42": -5}'."""
-        )
-    return bias
-
-
 def _unknown(name: str) -> UsageError:
     if name in _FLAGS:
-        return UsageError(f"`{name}` has a flag of its own", f"Use --{name.replace('_', '-')} VALUE.")
+        return UsageError(f"`{name}` has a flag of its own", f"use --{name.replace('_', '-')} VALUE")
     near = get_close_matches(name, NAMES, n=1)
     if near:
-        return UsageError(f"-o has no setting `{name}`; did you mean `{near[0]}`?", f"Keys: {', '.join(NAMES)}.")
-    return UsageError(f"-o has no setting `{name}`", f"Keys: {', '.join(NAMES)}.")
+        return UsageError(f"-o has no setting `{name}`; did you mean `{near[0]}`?", f"keys: {', '.join(NAMES)}")
+    return UsageError(f"-o has no setting `{name}`", f"keys: {', '.join(NAMES)}")

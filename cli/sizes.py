@@ -21,5 +21,5 @@ def parse_size(text: str, name: str) -> int:
         if size > 0:
             return size
     raise UsageError(
-        f"{name} takes a size such as 2GB or 500MB, not `{text}`", "Without it the size follows free space."
+        f"{name} takes a size such as 2GB or 500MB, not `{text}`", "without it the size follows free space"
     )

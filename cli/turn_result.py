@@ -21,11 +21,6 @@ class TurnResult:
     requests: list[RequestStats] = field(default_factory=list)
     error: MlxchatError | None = None
 
-    @property
-    def said_nothing(self) -> bool:
-        """Whether there is neither text nor reasoning nor a tool call."""
-        return not (self.message.text or self.message.reasoning or self.message.tool_calls)
-
 
 class EventSink(Protocol):
     """Whatever shows events while they come."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..engine.messages import Message, user
 from ..errors import DataError, UsageError
 
-_SHAPES = 'A line is {"role": "user", "content": "…"}, {"content": "…"} or a JSON string.'
+_SHAPES = 'a line is {"role": "user", "content": "…"}, {"content": "…"} or a JSON string'
 
 
 def parse_turns(text: str, name: str) -> list[Message]:
@@ -18,7 +18,7 @@ def parse_turns(text: str, name: str) -> list[Message]:
     """
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
-        raise UsageError(f"{name} holds no message", "Write one user message per line, or JSONL.")
+        raise UsageError(f"{name} holds no message", "write one user message per line, or JSONL")
     if name.endswith(".jsonl") or lines[0][1].startswith("{") or all(_is_json_string(line) for _, line in lines):
         return [user(_content(line, f"{name}, line {number}")) for number, line in lines]
     return [user(line) for _, line in lines]
@@ -38,7 +38,7 @@ def _content(line: str, where: str) -> str:
         raise DataError(f"{where} is not JSON: {error}", _SHAPES) from error
     if isinstance(value, dict):
         if value.get("role", "user") != "user":
-            raise DataError(f"{where} has the role {value['role']!r}", "--turns takes user messages only.")
+            raise DataError(f"{where} has the role {value['role']!r}", "--turns takes user messages only")
         value = _text(value.get("content"))
     if not isinstance(value, str):
         raise DataError(f"{where} is no user message", _SHAPES)
