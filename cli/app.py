@@ -1,0 +1,99 @@
+"""The typer app: the default command's options shown as the program's own, the other commands beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from .chat_command import chat
+from .routing import DEFAULT_COMMAND, OptionTable, route
+
+HELP = """Chat with a model on this machine; reasoning that a later turn drops is never paid for twice.
+
+mlxchat "question" answers once, mlxchat alone opens a chat, mlxchat COMMAND does the rest."""
+
+
+class ChatCommand(TyperCommand):
+    """`chat`, its options grouped in plain help."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options under their panels' names."""
+        write_options(self.get_params(ctx), ctx, formatter)
+
+
+class Program(TyperGroup):
+    """The root. It routes argv before it parses, so completion sees what a run would."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what `route` makes of `args`. While completing, a line without a word stays the root's."""
+        if not ctx.resilient_parsing:
+            args = route(args, self.option_table(), self.commands)
+        return super().parse_args(ctx, args)
+
+    def option_table(self) -> OptionTable:
+        """The options of chat that take a value, and the root's own options."""
+        chat_options = [param for param in self.commands[DEFAULT_COMMAND].params if param.opts[0].startswith("-")]
+        with_value = [
+            name
+            for param in chat_options
+            if not (getattr(param, "is_flag", False) or getattr(param, "count", False))
+            for name in param.opts
+        ]
+        own = [name for param in self.params for name in param.opts]
+        return OptionTable(frozenset(with_value), frozenset([*own, "--help", "-h"]))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What may follow `mlxchat`."""
+        return ["[OPTIONS]", "[PROMPT]..."]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write chat's options, the root's own, and the commands."""
+        chat_params = [p for p in self.commands[DEFAULT_COMMAND].params if "--help" not in p.opts]
+        write_options([*chat_params, *self.get_params(ctx)], ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def write_options(params: Any, ctx: Any, formatter: Any) -> None:
+    """Write the help lines of `params` to `formatter`, a section per panel, the unnamed panel last."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for param in params:
+        record = param.get_help_record(ctx)
+        if record is not None:
+            is_argument = param.param_type_name == "argument"
+            name = "Arguments" if is_argument else getattr(param, "rich_help_panel", None) or "Other"
+            panels.setdefault(name, []).append(record)
+    for name in sorted(panels, key=lambda panel: panel == "Other"):
+        with formatter.section(name):
+            formatter.write_dl(panels[name])
+
+
+def build_app() -> typer.Typer:
+    """The whole program. Plain help: rich's boxes would more than double the time of --help."""
+    app = typer.Typer(
+        name="mlxchat",
+        cls=Program,
+        help=HELP,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    app.command(DEFAULT_COMMAND, cls=ChatCommand, hidden=True)(chat)
+    _mount_commands(app)
+    return app
+
+
+def _root() -> None:
+    pass
+
+
+def _mount_commands(app: typer.Typer) -> None:
+    try:
+        from .doctor import doctor
+        from .model_commands import app as models_app
+    except ModuleNotFoundError:
+        return
+    app.add_typer(models_app, name="models")
+    app.command("doctor")(doctor)

@@ -1,0 +1,124 @@
+"""The hidden command `chat`: its options and nothing else. What it does is imported only when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+_MODEL, _SAMPLING, _INPUT, _OUTPUT, _CACHE = "Model", "Sampling", "Input", "Output", "KV cache"
+
+
+def _option(*names: str, help: str, panel: str, metavar: str | None = None, **more: Any) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, **more)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"mlxchat {__version__}")
+        raise typer.Exit
+
+
+def chat(
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(help="The question. `-`: all of it from stdin. Without one, and on a terminal: a chat."),
+    ] = None,
+    model: Annotated[
+        str, _option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=_MODEL, metavar="NAME")
+    ] = "smollm2",
+    system: Annotated[
+        str | None,
+        _option("-s", "--system", help="System prompt, or @FILE (@@ for a plain @).", panel=_MODEL, metavar="TEXT"),
+    ] = None,
+    template: Annotated[
+        str | None,
+        _option("--template", help="Chat template: a built-in name or a file.", panel=_MODEL, metavar="NAME|FILE"),
+    ] = None,
+    think: Annotated[
+        bool | None, _option("--think/--no-think", help="Let the model reason first, or not.", panel=_MODEL)
+    ] = None,
+    think_budget: Annotated[
+        int | None,
+        _option("--think-budget", help="Most reasoning tokens.", panel=_MODEL, metavar="N", min=0),
+    ] = None,
+    offline: Annotated[bool, _option("--offline", help="Never use the network.", panel=_MODEL)] = False,
+    yes: Annotated[bool, _option("--yes", help="Download the model without asking.", panel=_MODEL)] = False,
+    temp: Annotated[
+        float | None, _option("--temp", help="Temperature; 0 is greedy.", panel=_SAMPLING, metavar="X", min=0)
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        _option("--top-p", help="Sample from this much probability.", panel=_SAMPLING, metavar="X", min=0, max=1),
+    ] = None,
+    top_k: Annotated[
+        int | None, _option("--top-k", help="Sample from the K likeliest.", panel=_SAMPLING, metavar="K", min=0)
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        _option(
+            "--min-p", help="Drop what is less likely than X × the best.", panel=_SAMPLING, metavar="X", min=0, max=1
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        _option("--max-tokens", help="Longest answer, reasoning included.", panel=_SAMPLING, metavar="N", min=1),
+    ] = None,
+    seed: Annotated[
+        int | None, _option("--seed", help="Same seed, same answer.", panel=_SAMPLING, metavar="N", min=0)
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        _option(
+            "-o", "--option", help="More settings, such as -o repetition_penalty=1.1.", panel=_SAMPLING, metavar="K=V"
+        ),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        _option(
+            "-f", "--file", help="Send a text file along; may be repeated; - is stdin.", panel=_INPUT, metavar="FILE"
+        ),
+    ] = None,
+    turns: Annotated[
+        str | None,
+        _option("--turns", help="Several turns: a message per line, or JSONL.", panel=_INPUT, metavar="FILE"),
+    ] = None,
+    no_stdin: Annotated[bool, _option("--no-stdin", help="Don't read stdin.", panel=_INPUT)] = False,
+    json: Annotated[bool, _option("--json", help="Print one JSON object.", panel=_OUTPUT)] = False,
+    jsonl: Annotated[
+        bool, _option("--jsonl", help="Print a JSON object per event, as it happens.", panel=_OUTPUT)
+    ] = False,
+    no_stream: Annotated[
+        bool, _option("--no-stream", help="Print the answer when it is whole.", panel=_OUTPUT)
+    ] = False,
+    color: Annotated[
+        Literal["auto", "always", "never"],
+        _option("--color", help="Colour: auto, always or never.", panel=_OUTPUT, metavar="WHEN"),
+    ] = "auto",
+    quiet: Annotated[bool, _option("-q", "--quiet", help="Only errors on stderr.", panel=_OUTPUT)] = False,
+    verbose: Annotated[
+        int,
+        _option(
+            "-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=_OUTPUT, count=True, show_default=False
+        ),
+    ] = 0,
+    no_cache: Annotated[bool, _option("--no-cache", help="Don't reuse or store the KV cache.", panel=_CACHE)] = False,
+    cache_dir: Annotated[
+        str | None, _option("--cache-dir", help="Folder of the scratch file.", panel=_CACHE, metavar="DIR")
+    ] = None,
+    cache_bytes: Annotated[
+        str | None, _option("--cache-bytes", help="Its largest size, such as 2GB.", panel=_CACHE, metavar="SIZE")
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> int:
+    """Ask a model, or chat with it."""
+    given = dict(locals())
+    from .chat_flags import ChatFlags
+    from .chat_run import run_chat
+
+    del given["version"]
+    return run_chat(ChatFlags(**given))

@@ -1,0 +1,99 @@
+"""The options of `chat` as given, checked against each other and turned into the engine's option objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
+from ..errors import UsageError
+from .sampling_settings import read_settings
+from .sizes import parse_size
+from .streams import ColorChoice
+
+
+@dataclass(frozen=True)
+class ChatFlags:
+    """One field per option, by its name on the command line."""
+
+    prompt: list[str] | None = None
+    model: str = "smollm2"
+    system: str | None = None
+    template: str | None = None
+    think: bool | None = None
+    think_budget: int | None = None
+    offline: bool = False
+    yes: bool = False
+    temp: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    option: list[str] | None = None
+    file: list[str] | None = None
+    turns: str | None = None
+    no_stdin: bool = False
+    json: bool = False
+    jsonl: bool = False
+    no_stream: bool = False
+    color: ColorChoice = "auto"
+    quiet: bool = False
+    verbose: int = 0
+    no_cache: bool = False
+    cache_dir: str | None = None
+    cache_bytes: str | None = None
+
+    @property
+    def machine_output(self) -> bool:
+        """Whether stdout is for a program."""
+        return self.json or self.jsonl
+
+    @property
+    def verbosity(self) -> int:
+        """-1 quiet, 0, 1 (-v), 2 (-vv)."""
+        return -1 if self.quiet else self.verbose
+
+    def check(self) -> None:
+        """Raise UsageError for options that contradict each other or numbers that are none."""
+        for one, other, clash in (
+            ("--json", "--jsonl", self.json and self.jsonl),
+            ("-q", "-v", self.quiet and self.verbose > 0),
+            ("--no-think", "--think-budget", self.think is False and self.think_budget is not None),
+            ("--offline", "--yes", self.offline and self.yes),
+            ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
+            ("--turns", "-f", self.turns is not None and bool(self.file)),
+        ):
+            if clash:
+                raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):
+            if value is not None and not math.isfinite(value):
+                raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
+
+    def engine_options(self) -> EngineOptions:
+        """What is fixed while the model is loaded. Raises UsageError for a size that is none."""
+        budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
+        directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+        cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
+        return EngineOptions(model=self.model, template=self.template, offline=self.offline, cache=cache)
+
+    def request_options(self) -> RequestOptions:
+        """What goes with each request. Raises UsageError for an -o that is no known setting."""
+        settings = read_settings(self.option or [])
+        sampling = SamplingOptions(seed=self.seed, stop=settings.stop, extra=settings.extra)
+        flags = {
+            name: value
+            for name, value in (
+                ("temp", self.temp),
+                ("top_p", self.top_p),
+                ("top_k", self.top_k),
+                ("min_p", self.min_p),
+                ("max_tokens", self.max_tokens),
+            )
+            if value is not None
+        }
+        return RequestOptions(
+            sampling=replace(sampling, **flags),  # type: ignore[arg-type]  # each value has its field's type above
+            thinking=ThinkingOptions(enabled=self.think, budget=self.think_budget),
+        )

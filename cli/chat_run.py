@@ -1,0 +1,117 @@
+"""What `chat` does: read the input, load the model, then one turn, several, or a conversation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..engine.messages import FilePart, Message
+from ..engine.options import EngineOptions
+from ..errors import OutputError, UsageError
+from .chat_flags import ChatFlags
+from .engine_access import new_chat, start_engine
+from .failures import Reported, as_mlxchat_error
+from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
+from .json_output import output_for
+from .model_choice import ensure_model
+from .one_shot import run_one_shot
+from .output import Output
+from .plain_output import PlainOutput
+from .stats_line import seconds
+from .streams import Streams, is_terminal
+from .turns import run_turns
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to send. `messages` None: a conversation at the terminal, its first message bringing `files`."""
+
+    messages: list[Message] | None
+    files: list[FilePart]
+
+
+def run_chat(flags: ChatFlags) -> int:
+    """Run the command; the exit code. Raises Reported once the output has said what it had to."""
+    streams = Streams(flags.color, flags.verbosity)
+    output: Output = PlainOutput(
+        streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
+    )
+    if flags.json or flags.jsonl:
+        output = output_for(streams, jsonl=flags.jsonl, turns=flags.turns is not None)
+    try:
+        code = _run(flags, streams, output)
+        output.finished(code)
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as failure:
+        error = as_mlxchat_error(failure)
+        if not isinstance(error, OutputError):  # then stdout is past writing to
+            output.failed(error)
+        raise Reported(error) from failure
+    return code
+
+
+def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
+    flags.check()
+    engine_options, request_options = flags.engine_options(), flags.request_options()
+    stdin = Stdin()
+    system = system_text(flags.system)
+    work = read_work(flags, stdin, streams)
+    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
+    with _running(engine_options, streams) as engine:
+        output.session(engine.info)
+        chat = new_chat(engine, system)
+        if work.messages is not None:
+            if flags.turns is None:
+                return run_one_shot(chat, work.messages[0], request_options, output)
+            return run_turns(chat, work.messages, request_options, output)
+        from .repl import run_repl
+
+        return run_repl(chat, engine.info, request_options, streams, work.files, stream=not flags.no_stream)
+
+
+def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:
+    """What the command line and stdin ask for. Raises UsageError, InputError, DataError, before any model is loaded."""
+    words, files = flags.prompt or [], flags.file or []
+    check_stdin_users(words, files, flags.turns, flags.no_stdin)
+    if flags.turns is not None:
+        return Work(read_turns(flags.turns, stdin), [])
+    taken = "-" in files
+    if not words and not taken and stdin.is_terminal:
+        _check_terminal(flags, streams)
+        return Work(None, read_files(files, stdin))
+    prompt = prompt_text(words, stdin, taken, flags.no_stdin, streams.note)
+    parts = read_files(files, stdin)
+    if not (prompt or "").strip() and (words or not any(part.text.strip() for part in parts)):
+        raise UsageError("the prompt is empty", 'give one: mlxchat "question", or pipe text in')
+    return Work([user_message(prompt, parts)], parts)
+
+
+def _check_terminal(flags: ChatFlags, streams: Streams) -> None:
+    if flags.json or flags.jsonl:
+        raise UsageError("JSON output needs a prompt", 'for example mlxchat "question" --json')
+    if not is_terminal(streams.stdout):
+        raise UsageError("there is no prompt, and stdout is no terminal", 'give one: mlxchat "question"')
+
+
+@contextmanager
+def _running(options: EngineOptions, streams: Streams) -> Iterator[Engine]:
+    """The engine with its model loaded, closed at the end."""
+    started = time.monotonic()
+    streams.transient(f"loading {options.model} …")
+    try:
+        engine = start_engine(options, streams.notice)
+    finally:
+        streams.transient("")
+    if streams.verbosity > 0:
+        streams.note(f"loaded {engine.info.model} in {seconds(1000 * (time.monotonic() - started))}")
+    try:
+        yield engine
+    finally:
+        engine.close()

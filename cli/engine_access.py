@@ -1,0 +1,26 @@
+"""The one door to the engine: imported when first needed, so that help and errors of usage never load MLX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..engine.options import EngineOptions
+
+if TYPE_CHECKING:
+    from ..engine.chat import Chat
+    from ..engine.engine import Engine
+
+
+def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
+    """Load the model; blocks until it can answer. Raises ModelError and TemplateError."""
+    from ..engine.engine import Engine
+
+    return Engine.start(options, on_notice)
+
+
+def new_chat(engine: Engine, system: str | None) -> Chat:
+    """A conversation with nothing in it but the system prompt."""
+    from ..engine.chat import Chat
+
+    return Chat(engine, system)

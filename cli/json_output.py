@@ -1,0 +1,159 @@
+"""`--json` and `--jsonl`: the objects of docs/json.md, on stdout and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..engine.stats import RequestStats, total
+from ..errors import MlxchatError
+from .output import Output
+from .turn_result import TurnResult
+
+if TYPE_CHECKING:
+    from ..engine.engine import EngineInfo
+    from .streams import Streams
+
+CHAT, TURNS, EVENT = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1"
+
+
+class JsonOutput(Output):
+    """One object at the end, whatever happens."""
+
+    def __init__(self, streams: Streams, turns: bool) -> None:
+        self._streams = streams
+        self._turns = turns
+        self._model = ""
+        self._results: list[TurnResult] = []
+        self._said: list[str] = []
+
+    def session(self, info: EngineInfo) -> None:
+        """Keep the model's name."""
+        self._model = info.model
+
+    def event(self, event: Event) -> None:
+        """Keep the text, in case the turn fails; pass notices to stderr."""
+        if isinstance(event, TextDelta):
+            self._said.append(event.text)
+        elif isinstance(event, Notice):
+            self._streams.note(event.text)
+
+    def turn(self, result: TurnResult) -> None:
+        """Keep the result."""
+        self._results.append(result)
+        self._said.clear()
+
+    def failed(self, error: MlxchatError) -> None:
+        """Print the failure, with what was said and the turns before it."""
+        failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
+        if self._turns:
+            failure["turns"] = [chat_object(result, self._model) for result in self._results]
+        write_json(self._streams, failure)
+
+    def finished(self, exit_code: int) -> None:
+        """Print the run."""
+        if self._turns:
+            write_json(self._streams, turns_object(self._results, self._model))
+        else:
+            write_json(self._streams, chat_object(self._results[0], self._model))
+
+
+class JsonlOutput(Output):
+    """One object per event, each with the schema and its number, `done` always last."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._seq = 0
+        self._turn = 0
+        self._said: list[str] = []
+        self._requests: list[RequestStats] = []
+
+    def session(self, info: EngineInfo) -> None:
+        """Print `session`."""
+        self._print("session", session_id=None, model=info.model, context_limit=info.context_limit)
+
+    def event(self, event: Event) -> None:
+        """Print `prefill`, `reasoning`, `text` or `tool_call`; pass notices to stderr."""
+        if isinstance(event, PrefillProgress):
+            self._print("prefill", done=event.done, total=event.total, cached=event.cached)
+        elif isinstance(event, ReasoningDelta):
+            self._print("reasoning", text=event.text)
+        elif isinstance(event, TextDelta):
+            self._said.append(event.text)
+            self._print("text", text=event.text)
+        elif isinstance(event, ToolCallDone):
+            self._print("tool_call", tool_call=event.call.to_json())
+        elif isinstance(event, Notice):
+            self._streams.note(event.text)
+
+    def turn(self, result: TurnResult) -> None:
+        """Print `turn`: the whole of it once more, with its numbers."""
+        self._turn += 1
+        self._requests += result.requests
+        self._said.clear()
+        self._print("turn", turn=self._turn, **turn_fields(result))
+
+    def failed(self, error: MlxchatError) -> None:
+        """Print `error` and `done`."""
+        self._print("error", error=error_object(error), text="".join(self._said))
+        self.finished(error.exit_code)
+
+    def finished(self, exit_code: int) -> None:
+        """Print `done`."""
+        self._print("done", exit_code=exit_code, turns=self._turn, stats=total(self._requests))
+
+    def _print(self, kind: str, **fields: Any) -> None:
+        write_json(self._streams, {"schema": EVENT, "seq": self._seq, "type": kind, **fields})
+        self._seq += 1
+
+
+def output_for(streams: Streams, jsonl: bool, turns: bool) -> Output:
+    """The output that --jsonl, or else --json, asks for."""
+    return JsonlOutput(streams) if jsonl else JsonOutput(streams, turns)
+
+
+def chat_object(result: TurnResult, model: str) -> dict[str, Any]:
+    """One turn as `mlxchat.chat/1`."""
+    return {"schema": CHAT, "session_id": None, "model": model, **turn_fields(result)}
+
+
+def turns_object(results: list[TurnResult], model: str) -> dict[str, Any]:
+    """Several turns as `mlxchat.turns/1`; its stats are over all requests."""
+    requests = [request for result in results for request in result.requests]
+    return {"schema": TURNS, "turns": [chat_object(result, model) for result in results], "stats": total(requests)}
+
+
+def turn_fields(result: TurnResult) -> dict[str, Any]:
+    """What a chat object and a `turn` event have in common."""
+    stats = total(result.requests)
+    used = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+    return {
+        "text": result.message.text,
+        "reasoning": result.message.reasoning,
+        "tool_calls": [call.to_json() for call in result.message.tool_calls],
+        "finish_reason": result.finish_reason,
+        "usage": {name: stats.get(name, 0) for name in used},
+        "requests": [request.to_json() for request in result.requests],
+        "stats": stats,
+    }
+
+
+def failure_object(schema: str, error: MlxchatError, said: str) -> dict[str, Any]:
+    """A run that failed, with the partial text."""
+    return {"schema": schema, "error": error_object(error), "text": said}
+
+
+def error_object(error: MlxchatError) -> dict[str, Any]:
+    """What went wrong: a stable code, the cause, the help."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def write_json(streams: Streams, value: dict[str, Any]) -> None:
+    """`value` on one line of stdout, in escapes where the stream's encoding lacks a character."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        line.encode(streams.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(value, allow_nan=False)
+    streams.write(f"{line}\n")

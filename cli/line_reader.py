@@ -1,0 +1,98 @@
+"""The prompt: prompt-toolkit with our keys, and a history that only its owner can read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+
+from ..engine.folders import state_dir
+from .repl_commands import COMMANDS, wants_more
+
+HISTORY_FILE = "prompt-history"
+
+
+class PrivateHistory(FileHistory):
+    """prompt-toolkit's history file, made with mode 0600. A disk that fills up costs history, not the chat."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        path.chmod(0o600)
+        super().__init__(str(path))
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Newest first; nothing if the file can't be read."""
+        try:
+            return list(super().load_history_strings())
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        """Append one entry, if the disk lets us."""
+        try:
+            super().store_string(string)
+        except OSError:
+            pass
+
+
+def open_history() -> History:
+    """The history file of the state folder, or one in memory where that can't be written."""
+    try:
+        return PrivateHistory(state_dir() / HISTORY_FILE)
+    except OSError:
+        return InMemoryHistory()
+
+
+class LineReader:
+    """Reads what the user types, several lines where they ask for them."""
+
+    def __init__(self, color: bool) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            multiline=True,
+            key_bindings=_keys(),
+            history=open_history(),
+            completer=WordCompleter(list(COMMANDS), sentence=True),
+            complete_while_typing=False,
+            enable_open_in_editor=True,
+            enable_suspend=True,
+            prompt_continuation="… ",
+            color_depth=None if color else ColorDepth.DEPTH_1_BIT,
+        )
+
+    def read(self, default: str = "") -> str:
+        """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D."""
+        return self._session.prompt("> ", default=default)
+
+    @property
+    def typed(self) -> str:
+        """What stood at the prompt when `read` was interrupted."""
+        return self._session.default_buffer.text
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        at_end = buffer.document.is_cursor_at_the_end
+        if at_end and wants_more(buffer.text):
+            if buffer.text.endswith("\\"):
+                buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys

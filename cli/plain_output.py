@@ -1,0 +1,143 @@
+"""Answers for people: text on stdout as it comes, reasoning and numbers around it on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..errors import MlxchatError
+from .output import Output
+from .sanitize import Sanitizer, sanitize
+from .stats_line import stats_line
+from .streams import Streams
+from .turn_result import TurnResult
+
+if TYPE_CHECKING:
+    from ..engine.engine import EngineInfo
+
+PROGRESS_AFTER_S = 0.3
+
+
+class PlainOutput(Output):
+    """`stream` False holds the answer back until it is whole; `show_stats` adds the numbers after each turn.
+
+    `blank_between` keeps the answers of several turns apart where nothing else stands between them.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        stream: bool = True,
+        show_stats: bool = False,
+        blank_between: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._streams = streams
+        self._stream = stream
+        self._show_stats = show_stats
+        self._blank_between = blank_between
+        self._clock = clock
+        self._turns = 0
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        self._answer = Sanitizer()
+        self._reasoning = Sanitizer()
+        self._last = {"answer": "", "reasoning": ""}
+        self._progress_from: float | None = None
+        self._transient = False
+
+    def session(self, info: EngineInfo) -> None:
+        """Nothing to say: the REPL has its own greeting."""
+
+    def event(self, event: Event) -> None:
+        """Show one event."""
+        if isinstance(event, PrefillProgress):
+            self._prefill(event)
+        elif isinstance(event, ReasoningDelta):
+            self._reason(event.text)
+        elif isinstance(event, TextDelta):
+            if self._stream:
+                self._say(self._answer.feed(event.text))
+        elif isinstance(event, ToolCallDone):
+            self._clear_transient()
+            self._streams.note(f"calls {event.call.name}({event.call.arguments})")
+        elif isinstance(event, Notice):
+            self._clear_transient()
+            self._streams.note(event.text)
+
+    def turn(self, result: TurnResult) -> None:
+        """Finish the turn's lines; its numbers if wanted."""
+        if not self._stream:
+            self._say(sanitize(result.message.text))
+        self._end_lines()
+        if result.finish_reason == "length":
+            self._streams.note("(stopped at the limit of --max-tokens or of the context)")
+        if self._show_stats:
+            for stats in result.requests:
+                self._streams.dim(f"{stats_line(stats)}\n")
+        self._turns += 1
+        self._begin_turn()
+
+    def failed(self, error: MlxchatError) -> None:
+        """End the line that the answer broke off in; whoever caught the error says the rest."""
+        self.drop_turn()
+
+    def drop_turn(self) -> None:
+        """End the lines of a turn that isn't kept."""
+        self._end_lines()
+        self._begin_turn()
+
+    def finished(self, exit_code: int) -> None:
+        """Nothing is left to say."""
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        self._clear_transient()
+        if not self._last["answer"]:
+            self._end_reasoning()
+            if self._turns and self._blank_between:
+                text = f"\n{text}"
+        self._streams.write(text)
+        self._last["answer"] = text
+
+    def _reason(self, text: str) -> None:
+        if not self._streams.shows_reasoning:
+            self._show_transient("thinking …")
+            return
+        self._clear_transient()
+        shown = self._reasoning.feed(text)
+        if shown:
+            self._streams.dim(shown)
+            self._last["reasoning"] = shown
+
+    def _prefill(self, event: PrefillProgress) -> None:
+        now = self._clock()
+        if self._progress_from is None:
+            self._progress_from = now
+        if event.done < event.total and now - self._progress_from >= PROGRESS_AFTER_S:
+            self._show_transient(f"reading {event.done:,} of {event.total:,} tokens ({event.cached:,} reused) …")
+
+    def _end_reasoning(self) -> None:
+        last = self._last["reasoning"]
+        if last:
+            self._streams.dim("\n" if last.endswith("\n") else "\n\n")
+            self._last["reasoning"] = ""
+
+    def _end_lines(self) -> None:
+        self._clear_transient()
+        self._end_reasoning()
+        if self._last["answer"] and not self._last["answer"].endswith("\n"):
+            self._streams.write("\n")
+
+    def _show_transient(self, text: str) -> None:
+        self._streams.transient(text)
+        self._transient = True
+
+    def _clear_transient(self) -> None:
+        if self._transient:
+            self._streams.transient("")
+            self._transient = False

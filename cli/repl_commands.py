@@ -1,0 +1,88 @@
+"""What a line typed at the prompt is: text for the model, or a slash command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from ..errors import UsageError
+
+COMMANDS = {
+    "/help": "what can be typed here",
+    "/stats": "the numbers of the last answer and of the whole chat",
+    "/retry": "answer the last message again",
+    "/undo": "take the last message and its answer back, to change it",
+    "/clear": "a new chat with the same model",
+    "/exit": "leave (so does Ctrl-D)",
+}
+ALIASES = {"/new": "/clear", "/quit": "/exit"}
+_BLOCK = '"""'
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A line understood: a command of COMMANDS, or else `text` for the model."""
+
+    command: str | None = None
+    text: str = ""
+
+
+def understand(line: str) -> Typed:
+    """Tell commands from text. Raises UsageError for an unknown command, which is never sent to the model.
+
+    A `\"\"\"` block is text as it stands; `//text` is text with one slash; a path that exists is text, and so is a
+    pasted piece of code that happens to begin with a comment.
+    """
+    line = line.strip()
+    if line.startswith(_BLOCK):
+        return Typed(text=line.removeprefix(_BLOCK).removesuffix(_BLOCK).strip("\n"))
+    if not line.startswith("/"):
+        return Typed(text=line)
+    first = line.split(maxsplit=1)[0]
+    if "\n" in line and first[1:2] in ("/", "*", ""):
+        return Typed(text=line)
+    if line.startswith("//"):
+        return Typed(text=line[1:])
+    return _command(first, line)
+
+
+def _command(first: str, line: str) -> Typed:
+    name = ALIASES.get(first, first)
+    if name in COMMANDS:
+        if first != line:
+            raise UsageError(f"{name} takes nothing after it", "to send the line as text, begin it with two slashes")
+        return Typed(command=name)
+    if _exists(first):
+        return Typed(text=line)
+    near = get_close_matches(first.lower(), [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(
+        f"there is no command {first}{meant}", "/help lists them; to send the line as text, begin it with //"
+    )
+
+
+def _exists(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def wants_more(text: str) -> bool:
+    """Whether Enter should begin another line of `text`: it ends in a backslash, or its block is still open."""
+    block = text.lstrip().startswith(_BLOCK) and text.count(_BLOCK) % 2 == 1
+    return block or text.endswith("\\")
+
+
+def help_lines() -> list[str]:
+    """What /help prints."""
+    width = max(map(len, COMMANDS)) + 2
+    keys = (
+        ("Enter", "sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line"),
+        (_BLOCK, "begins and ends a block of several lines"),
+        ("//text", "sends text that begins with a slash"),
+        ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
+        ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
+    )
+    return [f"{name:<{width + 4}}{words}" for name, words in (*COMMANDS.items(), *keys)]

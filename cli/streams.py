@@ -1,0 +1,109 @@
+"""The two streams: stdout carries the answer or JSON and nothing else, stderr everything around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from .failures import output_error
+from .sanitize import sanitize
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+
+
+class Streams:
+    """Where text goes, whether it may be coloured, how much is said. `verbosity`: -1 quiet, 0, 1, 2."""
+
+    def __init__(
+        self,
+        color: ColorChoice = "auto",
+        verbosity: int = 0,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self.stdout: TextIO = stdout or sys.stdout
+        self.stderr: TextIO = stderr or sys.stderr
+        self.verbosity = verbosity
+        self.color = wants_color(color, self.stderr, os.environ)
+        self.live = is_terminal(self.stderr) and os.environ.get("TERM") != "dumb" and verbosity >= 0
+        self.shows_reasoning = self.live and is_terminal(self.stdout)
+        self._console: Console | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether stderr is kept for errors."""
+        return self.verbosity < 0
+
+    def write(self, text: str) -> None:
+        """Put `text` on stdout as it is, at once. Raises OutputError if it can't be written (not for a closed pipe)."""
+        try:
+            self.stdout.write(text)
+            self.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise output_error(error) from error
+
+    def note(self, line: str) -> None:
+        """One line for the user on stderr, unless quiet."""
+        if not self.quiet:
+            self.stderr.write(f"{sanitize(line)}\n")
+            self.stderr.flush()
+
+    def dim(self, text: str) -> None:
+        """Side text on stderr, dim where colour is allowed, without a newline of its own, unless quiet."""
+        if self.quiet or not text:
+            return
+        if self.color:
+            from rich.text import Text
+
+            self.console.print(Text(text, style="dim"), end="", soft_wrap=True)
+        else:
+            self.stderr.write(text)
+        self.stderr.flush()
+
+    def notice(self, line: str) -> None:
+        """A note that may come while a transient line is up: the line gives way."""
+        self.transient("")
+        self.note(line)
+
+    def transient(self, text: str) -> None:
+        """Replace the current line of a live terminal's stderr by `text`; an empty one clears it."""
+        if self.live:
+            self.stderr.write(f"\r\x1b[K{text}")
+            self.stderr.flush()
+
+    @property
+    def console(self) -> Console:
+        """Rich's console on stderr, made when first needed: importing rich takes longer than printing help."""
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(
+                file=self.stderr, force_terminal=self.color, no_color=not self.color, highlight=False, markup=False
+            )
+        return self._console
+
+
+def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to colour `stream`: by --color, else NO_COLOR, FORCE_COLOR, TERM=dumb, else whether it's a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR"):
+        return True
+    return environment.get("TERM") != "dumb" and is_terminal(stream)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether `stream` is a terminal; a closed or missing one is not."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False

@@ -1,0 +1,61 @@
+"""Where mlxchat keeps things. MLXCHAT_HOME puts all of it under one folder; otherwise the platform's own places.
+
+Nothing here makes a folder: whoever writes into one makes it, with the mode it needs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_APP = "mlxchat"
+
+
+def _home() -> Path | None:
+    value = os.environ.get("MLXCHAT_HOME")
+    return Path(value).expanduser() if value else None
+
+
+def data_dir() -> Path:
+    """Models and sessions: XDG_DATA_HOME or the platform's data folder."""
+    return _home() or Path(platformdirs.user_data_dir(_APP, appauthor=False))
+
+
+def config_dir() -> Path:
+    """config.toml and templates: XDG_CONFIG_HOME or the platform's config folder."""
+    return _home() or Path(platformdirs.user_config_dir(_APP, appauthor=False))
+
+
+def state_dir() -> Path:
+    """Prompt history: XDG_STATE_HOME or the platform's state folder."""
+    return _home() or Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def cache_dir() -> Path:
+    """The KV scratch file: XDG_CACHE_HOME or the platform's cache folder."""
+    home = _home()
+    return home / "cache" if home else Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+
+
+def models_dir() -> Path:
+    """Folders of the embedded models, one each, made by `mlxchat models pull`."""
+    return data_dir() / "models"
+
+
+def huggingface_dir() -> Path:
+    """The Hugging Face cache as its own library would find it: HF_HUB_CACHE, then HF_HOME, then the default."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if value := os.environ.get(name):
+            return Path(os.path.expandvars(value)).expanduser()
+    if value := os.environ.get("HF_HOME"):
+        return Path(os.path.expandvars(value)).expanduser() / "hub"
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "huggingface" / "hub"
+
+
+def lmstudio_dirs() -> list[Path]:
+    """The folders LM Studio keeps publisher/model folders in, newest layout first; those that exist."""
+    places = (Path("~/.lmstudio/models"), Path("~/.cache/lm-studio/models"))
+    return [place for place in (p.expanduser() for p in places) if place.is_dir()]

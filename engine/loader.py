@@ -1,0 +1,195 @@
+"""Load a model that is on disk: no network, no code of its own, no chatter; a plain record of what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
+from . import backend, guard, models
+from .models import ModelFolder
+from .shape import cache_shape, context_limit
+from .weights import WeightFile, fingerprint, read_header
+
+EXPECTED_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run.
+
+    model              mlx-lm's module, weights evaluated
+    tokenizer          mlx-lm's TokenizerWrapper
+    config             config.json as mlx-lm read it; generation_config as on disk, {} if absent
+    eos_token_ids      every id that ends a turn
+    fingerprint        hex sha256 of config and weight headers: the identity of cached KV
+    dtype              MLX name of the dtype it computes in
+    weight_bytes       bytes of all parameters in memory
+    context_limit      most positions, prompt and answer together
+    kv_bytes_per_token bytes that one more position adds to the KV cache of the global layers; None if unknown
+    """
+
+    name: str
+    folder: ModelFolder
+    model: Any
+    tokenizer: Any
+    config: dict[str, Any]
+    generation_config: dict[str, Any]
+    eos_token_ids: frozenset[int]
+    fingerprint: str
+    dtype: str
+    weight_bytes: int
+    context_limit: int
+    kv_bytes_per_token: int | None
+
+
+def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> LoadedModel:
+    """Load `folder`. The calling thread is the one that will run the model.
+
+    Raises ModelIncomplete, ModelUnsupported, ModelRefused, or ModelTooLarge if weights and a KV cache of
+    `expected_tokens` positions would not fit.
+    """
+    backend.prepare()
+    models.checked(folder)
+    config = guard.check_code(folder)
+    files = [read_header(path) for path in models.weight_files(folder.path)]
+    _check_memory(folder, config, files, expected_tokens)
+    with _quiet(), guard.view(folder) as shown, _named_errors(folder):
+        model, config = _load_model(shown)
+        tokenizer = _load_tokenizer(shown, config)
+    generation = _generation_config(folder.path)
+    kv = cache_shape(config, _itemsize(model))
+    return LoadedModel(
+        name=folder.name,
+        folder=folder,
+        model=model,
+        tokenizer=tokenizer,
+        config=config,
+        generation_config=generation,
+        eos_token_ids=frozenset(int(i) for i in tokenizer.eos_token_ids),
+        fingerprint=fingerprint(folder.path / "config.json", files),
+        dtype=_dtype(model),
+        weight_bytes=_parameter_bytes(model),
+        context_limit=context_limit(config),
+        kv_bytes_per_token=kv.bytes_per_token,
+    )
+
+
+def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[WeightFile], tokens: int) -> None:
+    float_bytes = 4 if backend.compute_dtype() == "float32" else None
+    weights = sum(file.memory_bytes(float_bytes) for file in files)
+    shape = cache_shape(config, float_bytes or 2)
+    guard.check_memory(folder.name, weights, shape.total_bytes(min(tokens, context_limit(config))))
+
+
+def _load_model(shown: Path) -> tuple[Any, dict[str, Any]]:
+    """The module with its parameters evaluated in the backend's dtype. Converted lazily: never both copies at once."""
+    import mlx.core as mx
+    from mlx_lm.utils import load_model
+
+    model, config = load_model(shown, lazy=True)
+    wanted = backend.compute_dtype()
+    if wanted is not None:
+        model.set_dtype(getattr(mx, wanted))
+    mx.eval(model.parameters())
+    return model, config
+
+
+def _load_tokenizer(shown: Path, config: dict[str, Any]) -> Any:
+    from mlx_lm.utils import load_tokenizer
+
+    return load_tokenizer(
+        shown,
+        {"local_files_only": True, "trust_remote_code": False},
+        eos_token_ids=config.get("eos_token_id"),
+    )
+
+
+def _generation_config(path: Path) -> dict[str, Any]:
+    """generation_config.json, or {}: a broken one costs defaults, not the chat."""
+    try:
+        value = json.loads((path / "generation_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _floats(model: Any) -> Iterator[Any]:
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    for _, array in tree_flatten(model.parameters()):
+        if mx.issubdtype(array.dtype, mx.floating):
+            yield array
+
+
+def _dtype(model: Any) -> str:
+    """The dtype that most float parameters have."""
+    sizes: dict[str, int] = {}
+    for array in _floats(model):
+        name = str(array.dtype).removeprefix("mlx.core.")
+        sizes[name] = sizes.get(name, 0) + array.size
+    return max(sizes, key=lambda name: sizes[name], default="float32")
+
+
+def _itemsize(model: Any) -> int:
+    return 4 if _dtype(model) == "float32" else 2
+
+
+def _parameter_bytes(model: Any) -> int:
+    from mlx.utils import tree_flatten
+
+    return sum(int(array.nbytes) for _, array in tree_flatten(model.parameters()))
+
+
+@contextlib.contextmanager
+def _named_errors(folder: ModelFolder) -> Iterator[None]:
+    """Turn what the libraries raise for a folder that doesn't fit together into one of our lines."""
+    try:
+        yield
+    except MlxchatError:
+        raise
+    except (KeyError, TypeError, AttributeError, NotImplementedError, ImportError) as error:
+        raise ModelUnsupported(
+            f"{folder.name} can't be built by mlx-lm: {_first_line(error)}", "another conversion of it may work"
+        ) from error
+    except (ValueError, OSError, RuntimeError) as error:
+        raise ModelIncomplete(
+            f"{folder.name} can't be loaded: {_first_line(error)}", "fetch the model again, or another conversion"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' warnings, advice and bars off the terminal."""
+    for name, value in (
+        ("TRANSFORMERS_VERBOSITY", "error"),
+        ("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1"),
+        ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
+        ("HF_HUB_DISABLE_TELEMETRY", "1"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+    ):
+        os.environ.setdefault(name, value)
+    names = ("transformers", "huggingface_hub", "mlx_lm")
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,0 +1,37 @@
+"""Shared set-up: the BLAS is chosen before anything imports MLX, and real models come from the test home."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from mlxchat.engine import backend, folders, models
+from mlxchat.engine.models import ModelFolder
+
+backend.prepare()
+
+
+def pytest_report_header() -> list[str]:
+    line, advice = backend.describe()
+    return [f"backend: {line}"] + ([f"         {advice}"] if advice else [])
+
+
+def _pulled(alias: str) -> ModelFolder:
+    folder = models.embedded_folder(alias)
+    if folder is None:
+        home = os.environ.get("MLXCHAT_HOME")
+        where = f"MLXCHAT_HOME={home} " if home else ""
+        pytest.fail(f"{alias} is not in {folders.models_dir()}; run: {where}mlxchat models pull {alias} --yes")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder() -> ModelFolder:
+    """The pulled SmolLM2, as a ModelFolder."""
+    return _pulled("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3_folder() -> ModelFolder:
+    """The pulled Gemma 3 270M, as a ModelFolder."""
+    return _pulled("gemma3-270m")

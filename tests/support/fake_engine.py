@@ -1,0 +1,167 @@
+"""An engine that needs no model: it answers by rules that the message itself names, with plausible numbers.
+
+say TEXT        answers TEXT
+think TEXT      reasons "because", then answers TEXT
+hang TEXT       says TEXT, then waits until it is stopped
+hang silently   waits until it is stopped, and has said nothing
+fail TEXT       says TEXT, then fails as an engine does
+too long        fails as a prompt longer than the context does
+call NAME       calls a tool
+crash           raises what no engine should
+anything else   is answered by an echo
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from mlxchat.engine.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDone,
+    TurnDone,
+    TurnFailed,
+)
+from mlxchat.engine.messages import Message, ToolCall, assistant
+from mlxchat.engine.messages import system as system_message
+from mlxchat.engine.options import EngineOptions, RequestOptions
+from mlxchat.engine.stats import FinishReason, RequestStats
+from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError
+
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class FakeInfo:
+    model: str = "fake"
+    context_limit: int = 2048
+    template: str = "fake"
+    reasoning: bool = True
+    tools: bool = True
+    reuse: bool = True
+    cache_directory: str | None = None
+
+
+@dataclass
+class FakeEngine:
+    options: EngineOptions = field(default_factory=EngineOptions)
+    info: FakeInfo = field(default_factory=FakeInfo)
+    closed: bool = False
+
+    @classmethod
+    def start(cls, options: EngineOptions, on_notice: Callable[[str], None]) -> FakeEngine:
+        if options.model == "loud":
+            on_notice("the fake engine is loud")
+        return cls(options)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeChat:
+    """A conversation with the semantics of the real one: what isn't answered is taken back."""
+
+    def __init__(self, engine: FakeEngine, system: str | None = None) -> None:
+        self.engine = engine
+        self.system = system
+        self.messages: list[Message] = []
+        self.requests: list[RequestStats] = []
+        self.options: list[RequestOptions] = []
+        self.stops = self.retries = 0
+        self.hanging = threading.Event()
+        self._stopped = threading.Event()
+        self.clear()
+
+    def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
+        self.messages.append(message)
+        self.options.append(options)
+        self._stopped.clear()
+        return self._answer(message.text)
+
+    def retry(self, options: RequestOptions) -> Iterator[Event]:
+        while self.messages[-1].role != "user":
+            self.messages.pop()
+        self.retries += 1
+        return self.ask(self.messages.pop(), options)
+
+    def undo(self) -> Message | None:
+        while self.messages and self.messages[-1].role == "assistant":
+            self.messages.pop()
+        return self.messages.pop() if self.messages and self.messages[-1].role == "user" else None
+
+    def stop(self) -> None:
+        self.stops += 1
+        self._stopped.set()
+
+    def clear(self) -> None:
+        self.messages = [] if self.system is None else [system_message(self.system)]
+
+    def _answer(self, prompt: str) -> Iterator[Event]:
+        rule, _, rest = prompt.partition(" ")
+        yield PrefillProgress(10, 20, 10)
+        yield PrefillProgress(20, 20, 10)
+        if rule == "notice":
+            yield Notice(rest)
+        if rule == "crash":
+            raise ZeroDivisionError("a fault on purpose")
+        if prompt == "too long":
+            yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it"), "")
+        elif rule == "fail":
+            yield TextDelta(rest)
+            yield self._failed(EngineFailed("the model run failed", "try again"), rest)
+        elif rule == "hang":
+            yield from self._hang("" if rest == "silently" else rest)
+        elif rule == "call":
+            yield ToolCallDone(ToolCall("c1", rest, {"x": 1}))
+            yield self._done(replace(assistant(""), tool_calls=(ToolCall("c1", rest, {"x": 1}),)), "stop")
+        elif rule == "think":
+            yield ReasoningDelta("beca")
+            yield ReasoningDelta("use")
+            yield from self._say(rest, reasoning="because")
+        else:
+            yield from self._say(rest if rule == "say" else f"You said: {prompt}")
+
+    def _say(self, text: str, reasoning: str | None = None) -> Iterator[Event]:
+        half = len(text) // 2
+        for part in filter(None, (text[:half], text[half:])):
+            yield TextDelta(part)
+        yield self._done(assistant(text, reasoning), "length" if text.endswith("…") else "stop")
+
+    def _hang(self, text: str) -> Iterator[Event]:
+        yield TextDelta(text) if text else Notice("nothing said yet")
+        self.hanging.set()
+        assert self._stopped.wait(PATIENCE_S), "nobody stopped the fake engine"
+        yield self._done(replace(assistant(text), interrupted=True), "interrupted")
+
+    def _done(self, message: Message, reason: FinishReason) -> TurnDone:
+        if message.text or message.reasoning or message.tool_calls:
+            self.messages.append(message)
+        else:
+            self.messages.pop()
+        stats = RequestStats(
+            turn=len(self.requests) + 1,
+            prompt_tokens=4210,
+            cached_tokens=4096,
+            cached_live_tokens=4096,
+            prefill_tokens=114,
+            rewind_tokens=312,
+            ttft_ms=410.0,
+            decode_tokens_per_s=62.0,
+            decode_ms=100.0,
+            completion_tokens=6,
+            reasoning_tokens=2 if message.reasoning else 0,
+            context_tokens=246,
+            context_limit=2048,
+            restore_kind="live",
+        )
+        self.requests.append(stats)
+        return TurnDone(message, reason, stats)
+
+    def _failed(self, error: MlxchatError, partial: str) -> TurnFailed:
+        self.messages.pop()
+        return TurnFailed(error, partial)

@@ -1,0 +1,28 @@
+"""The program with the fake engine inside: `python program.py ARGS` is `mlxchat ARGS`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from mlxchat.cli import chat_run
+from mlxchat.cli.main import main
+from support.fake_engine import FakeChat, FakeEngine
+
+
+def no_download(*_names: Any, **_flags: Any) -> None:
+    """The fake model is always there."""
+
+
+def install(target: Any = chat_run) -> None:
+    target.start_engine = FakeEngine.start
+    target.new_chat = FakeChat
+    target.ensure_model = no_download
+
+
+if __name__ == "__main__":
+    install()
+    main()

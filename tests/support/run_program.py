@@ -1,0 +1,63 @@
+"""Runs the program in a process of its own, with the fake engine inside unless told otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).with_name("program.py")
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object that stdout must be."""
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON objects of --jsonl."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error_lines(self) -> list[str]:
+        return self.err.splitlines()
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's, without what would change how the program behaves."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MLXCHAT_", "NO_COLOR", "FORCE_"))
+    }
+    return {**kept, **(more or {})}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, str(PROGRAM), *arguments]
+
+
+def run_program(
+    *arguments: str, stdin: bytes | int = b"", environ: Mapping[str, str] | None = None, fake: bool = True
+) -> Ended:
+    """Run `mlxchat ARGUMENTS` to its end. `stdin` is its input, or a file descriptor."""
+    argv = command(*arguments) if fake else [sys.executable, "-m", "mlxchat", *arguments]
+    source: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    done = subprocess.run(
+        argv, capture_output=True, env=environment(environ), timeout=PATIENCE_S, check=False, **source
+    )
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())

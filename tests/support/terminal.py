@@ -1,0 +1,104 @@
+"""A terminal for tests: the program behind a pseudo terminal, its screen in front. It waits for text, not time."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import pexpect
+import pyte
+
+ROWS, COLUMNS = 40, 120
+PATIENCE_S = 30.0
+
+ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, UP = "\r", "\x1b\r", "\x03", "\x04", "\n", "\x1b[A"
+
+
+class _Screen(pyte.HistoryScreen):
+    """Answers the questions that prompt-toolkit asks a terminal."""
+
+    def __init__(self, child: pexpect.spawn) -> None:
+        super().__init__(COLUMNS, ROWS, history=1000)
+        self._child = child
+
+    def write_process_input(self, data: str) -> None:
+        self._child.send(data)
+
+
+class Terminal:
+    """A context manager round one run of the program."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        env = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", **(environment or {})}
+        self._child = pexpect.spawn(
+            sys.executable, list(arguments), env=env, dimensions=(ROWS, COLUMNS), encoding="utf-8", timeout=PATIENCE_S
+        )
+        self._child.delaybeforesend = None
+        self.raw = ""
+        self._screen = _Screen(self._child)
+        self._stream = pyte.Stream(self._screen)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._child.close(force=True)
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, without trailing blanks."""
+        lines = [line.rstrip() for line in self._screen.display]
+        return "\n".join(lines).rstrip()
+
+    @property
+    def pid(self) -> int:
+        return int(self._child.pid)
+
+    def send(self, keys: str) -> None:
+        self._child.send(keys)
+
+    def line(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self.send(text + ENTER)
+
+    def wait_for(self, pattern: str, after: str = "") -> None:
+        """Until the regular expression `pattern` is on the screen (past the last line that holds `after`)."""
+        while not self._found(pattern, after):
+            try:
+                self._feed(self._child.read_nonblocking(4096, timeout=PATIENCE_S))
+            except pexpect.TIMEOUT:
+                raise AssertionError(f"no {pattern!r} on the screen:\n{self.text}") from None
+            except pexpect.EOF:
+                if self._found(pattern, after):
+                    return
+                raise AssertionError(f"ended without {pattern!r} on the screen:\n{self.text}") from None
+
+    def wait_for_prompt(self, typed: str = "") -> None:
+        """Until the last line is the prompt with `typed` on it."""
+        self.wait_for(rf"(?m)^> {re.escape(typed)}\Z" if typed else r"(?m)^>\Z")
+
+    def wait_for_exit(self) -> int:
+        """Until the program ends; its exit code."""
+        while True:
+            try:
+                self._feed(self._child.read_nonblocking(4096, timeout=PATIENCE_S))
+            except pexpect.EOF:
+                break
+        self._child.wait()
+        return int(self._child.exitstatus if self._child.exitstatus is not None else -self._child.signalstatus)
+
+    def _feed(self, data: str) -> None:
+        self.raw += data
+        self._stream.feed(data)
+
+    def _found(self, pattern: str, after: str) -> Any:
+        text = self.text
+        if after:
+            if after not in text:
+                return None
+            text = text[text.rindex(after) + len(after) :]
+        return re.search(pattern, text)
