@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from .keys import BLOCK, Place
-from .layers import DTYPE_NAMES, RowGroup, row_bytes
+from .layers import DTYPE_NAMES, RowGroup, host_view, row_bytes
 from .live import HeldState, LiveCache
 from .records import Buffer, TensorSpec
 from .store import Store
@@ -27,7 +27,7 @@ class Checkpointer:
         self.bytes_written = 0
 
     def blocks(self, start: int, end: int, *, wait: bool) -> None:
-        """Submit every block whose last row lies in (start, end]. `wait` lets prefill wait for the queue; decode never."""
+        """Submit every block whose last row lies in (start, end]. Prefill may `wait` for the queue, decode never."""
         for block in range(start // BLOCK, end // BLOCK):
             self._rows(block * BLOCK, (block + 1) * BLOCK, wait)
 
@@ -48,10 +48,8 @@ class Checkpointer:
             for number, array in enumerate(arrays):
                 if array is not None:
                     mx.eval(array)
-                    flat = mx.contiguous(array)
-                    mx.eval(flat)
                     tensors.append(TensorSpec(f"{leaf}.{number}", DTYPE_NAMES[array.dtype], tuple(array.shape)))
-                    payload.append(bytes(memoryview(flat).cast("B")) if flat.nbytes else b"")
+                    payload.append(host_view(array).tobytes() if array.nbytes else b"")
         self._submit(place, layout.name, held.position, held.position, tensors, payload, wait)
 
     def _rows(self, start: int, end: int, wait: bool) -> None:

@@ -7,7 +7,7 @@ Classes are matched by name: mlx-lm and mlx-vlm have copies of each other's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mlx.core as mx
 import numpy as np
@@ -27,14 +27,17 @@ DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 Bytes = npt.NDArray[np.uint8]
 
 
-class UnsupportedCache(Exception):  # noqa: N818
+class UnsupportedCache(Exception):
     """A cache class that this module can't restore; the message is its name."""
 
 
 class RowReader(Protocol):
     """One cache leaf whose state is rows, one per position. Tensors are [1, heads, capacity, width]."""
 
-    window: int | None
+    @property
+    def window(self) -> int | None:
+        """The most rows that attention sees; None for all."""
+        ...
 
     def tensors(self, cache: Any) -> list[mx.array]:
         """The row buffers, evaluated or lazy; empty before the first call."""
@@ -165,16 +168,22 @@ def flatten(caches: list[Any]) -> list[Any]:
     return out
 
 
+def host_view(array: mx.array) -> memoryview:
+    """The bytes of an evaluated array, contiguous; of a copy if the array isn't."""
+    view = memoryview(cast(Any, array))
+    if not view.contiguous:
+        array = mx.contiguous(array)
+        mx.eval(array)
+        view = memoryview(cast(Any, array))
+    return view
+
+
 def row_bytes(tensor: mx.array) -> Bytes:
     """A writable host view [heads, capacity, bytes per row] of an evaluated row buffer. Drop it before the next call.
 
     A buffer that isn't contiguous is copied first, so write only into buffers made by `empty_rows`.
     """
-    view = memoryview(tensor)
-    if not view.contiguous:
-        tensor = mx.contiguous(tensor)
-        mx.eval(tensor)
-        view = memoryview(tensor)
+    view = host_view(tensor)
     _, heads, capacity, width = tensor.shape
     if width == 0:
         return np.empty((heads, capacity, 0), np.uint8)

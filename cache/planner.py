@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .index import Entry
 from .keys import BLOCK, Ids
 from .layers import Layout, RowGroup
 from .live import LiveCache
-from .index import Entry
 from .store import Store
 from .trie import common_prefix
 
@@ -203,7 +203,7 @@ class Planner:
         return Plan(position, rows, state, uses_live, reason)
 
     def _reason(self, prospect: Prospect, position: int, wanted: int) -> Shortfall:
-        """Why `position` falls short of what was once fed: missing global rows were evicted, else there is no anchor."""
+        """Why `position` falls short of what was once fed: global rows were evicted, or there is no anchor."""
         if position >= wanted:
             return "none"
         for group in self._layout.rows:

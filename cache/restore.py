@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import numpy as np
 
+from .index import Entry
 from .keys import Ids
-from .layers import DTYPES, Bytes, RowGroup, empty_rows, row_bytes
+from .layers import DTYPES, Bytes, RowGroup, empty_rows, host_view, row_bytes
 from .live import LiveCache
 from .planner import Piece, Plan
 from .records import TensorSpec
-from .index import Entry
 from .store import Store
 from .window import SLACK
 
@@ -95,7 +95,7 @@ def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
         array = mx.zeros(spec.shape, DTYPES[spec.dtype])
         mx.eval(array)
         out[spec.name] = array
-        views[spec.name] = np.frombuffer(memoryview(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
+        views[spec.name] = np.frombuffer(host_view(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
 
     def copy(tensors: dict[str, memoryview]) -> None:
         for name, view in views.items():

@@ -23,6 +23,10 @@ class WindowKVCache(RotatingKVCache):  # type: ignore[misc]
 
     def __init__(self, max_size: int) -> None:
         super().__init__(max_size=max_size, keep=0)
+        self.keys: Any  # mx.array [1, heads, capacity, width], None before the first update
+        self.values: Any
+        self.offset: int
+        self._idx: int
         self._seen: tuple[mx.array, mx.array] | None = None
 
     @property

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
 from . import backend, guard, models
+from .kv_shape import cache_shape, context_limit
 from .models import ModelFolder
-from .shape import cache_shape, context_limit
 from .weights import WeightFile, fingerprint, read_header
 
 EXPECTED_TOKENS = 8192

@@ -9,7 +9,6 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-
 from mlxchat.cache import layers, planner, restore
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.planner import Piece, Plan

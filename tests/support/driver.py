@@ -9,7 +9,6 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx_lm.models.cache import make_prompt_cache
-
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
 from mlxchat.cache.store import Store
@@ -55,7 +54,7 @@ class Driver:
         step: int = 2048,
         extra_cut: int | None = None,
     ) -> tuple[RequestStats, np.ndarray]:
-        """Prefill `prompt`, feed `reply` one by one; returns stats and every call's last logits from the prompt's end on."""
+        """Prefill `prompt`, feed `reply` id by id; stats, and the last logits of each call from the prompt's end on."""
         marks = dict(marks or {})
         sequence, stats = self.sequence(name), RequestStats()
         ids = np.array(prompt, np.int32)

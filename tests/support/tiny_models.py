@@ -13,16 +13,16 @@ from mlx_lm.utils import _get_classes
 
 VOCAB = 1024
 
-_COMMON = dict(
-    hidden_size=64,
-    intermediate_size=96,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    rms_norm_eps=1e-6,
-    vocab_size=VOCAB,
-    max_position_embeddings=8192,
-)
+_COMMON = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-6,
+    "vocab_size": VOCAB,
+    "max_position_embeddings": 8192,
+}
 _SLIDING_4 = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -129,7 +129,7 @@ def build(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
 def config_of(kind: str, **changes: Any) -> dict[str, Any]:
     """config.json of `kind`; changes go to the text_config where there is one."""
     config = json.loads(json.dumps(CONFIGS[kind]))
-    (config["text_config"] if "text_config" in config else config).update(changes)
+    config.get("text_config", config).update(changes)
     return {"model_type": kind, "architectures": ["Tiny"], **config}
 
 

@@ -1,0 +1,105 @@
+"""One conversation, from the side of whoever holds it. Used from one thread; `stop` from any."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+
+from .engine import Engine
+from .events import Event, TurnDone, TurnFailed
+from .messages import Message
+from .messages import system as system_message
+from .options import RequestOptions
+from .request import Request
+from .stats import RequestStats
+
+_numbers = itertools.count(1)
+
+
+class Chat:
+    """The messages so far, and the requests that they cost.
+
+    A request's user message is kept only with an answer: where nothing was said (an error, an interruption during
+    prefill) it is taken back, so that the caller can offer it again. The KV prefilled for it is kept in any case.
+    """
+
+    def __init__(self, engine: Engine, system: str | None = None) -> None:
+        self._engine = engine
+        self._system = system
+        self._running: Request | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a new conversation on the same engine."""
+        self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
+        self.requests: list[RequestStats] = []
+        self._name = uuid.uuid4().hex
+
+    def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
+        """Append `message` (a user's or a tool's), run the model, and append its answer, a partial one too."""
+        before = len(self.messages)
+        self.messages.append(message)
+        yield from self._run(options, before)
+
+    def retry(self, options: RequestOptions) -> Iterator[Event]:
+        """Another answer to the last user message; the old one and all after it are replaced.
+
+        Nothing to retry gives no event at all.
+        """
+        last = self._last_user()
+        if last is None:
+            return
+        old = self.messages[last + 1 :]
+        del self.messages[last + 1 :]
+        yield from self._run(options, last + 1, old)
+
+    def undo(self) -> Message | None:
+        """Take back the last user message and all after it; returns that message, None if there is none."""
+        last = self._last_user()
+        if last is None:
+            return None
+        message = self.messages[last]
+        del self.messages[last:]
+        return message
+
+    def stop(self) -> None:
+        """End the running request between two model calls; its events end with TurnDone("interrupted")."""
+        running = self._running
+        if running is not None:
+            running.cancelled.set()
+
+    def _last_user(self) -> int | None:
+        return next((i for i in reversed(range(len(self.messages))) if self.messages[i].role == "user"), None)
+
+    def _run(
+        self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
+    ) -> Iterator[Event]:
+        """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
+        request = Request(next(_numbers), self._name, tuple(self.messages), options)
+        self._running = request
+        self._engine.submit(request)
+        kept = False
+        try:
+            while True:
+                event = request.events.get()
+                if isinstance(event, TurnDone):
+                    event.stats.turn = len(self.requests) + 1
+                    self.requests.append(event.stats)
+                    said = event.message.generated is not None and event.message.generated.ids
+                    kept = bool(said) or event.finish_reason != "interrupted"
+                    if kept:
+                        self.messages.append(event.message)
+                if isinstance(event, TurnDone | TurnFailed):
+                    if not kept:
+                        self._take_back(restore_length, replaced)
+                    yield event
+                    return
+                yield event
+        finally:
+            request.cancelled.set()  # a caller that stops listening stops the request
+            self._running = None
+
+    def _take_back(self, length: int, replaced: list[Message] | None) -> None:
+        del self.messages[length:]
+        self.messages.extend(replaced or [])

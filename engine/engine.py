@@ -1,0 +1,110 @@
+"""The engine as the rest of the program sees it: start it, send it requests, close it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from ..errors import EngineFailed
+from . import backend
+from .events import TurnFailed
+from .options import EngineOptions
+from .switches import Switches
+
+backend.prepare()  # the BLAS is chosen once, before the first import of mlx, which the next two lines bring
+
+from .request import Request  # noqa: E402
+from .setup import EngineInfo as EngineInfo  # noqa: E402
+from .setup import Machinery, build  # noqa: E402
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Work for the engine thread that is no request (checks, statistics)."""
+
+    run: Callable[[Machinery], object]
+    result: Future[object]
+
+
+class Engine:
+    """A loaded model on its own thread. Any thread may call these methods.
+
+    The engine thread is the only one that runs MLX graphs: it loads the model, steps through requests, allocates and
+    evaluates restore buffers. Everyone else talks to it through one queue, and hears from it through each request's.
+    """
+
+    info: EngineInfo
+
+    def __init__(self, options: EngineOptions, on_notice: Callable[[str], None]) -> None:
+        self._inbox: queue.SimpleQueue[Request | _Task | None] = queue.SimpleQueue()
+        self._ready: Future[EngineInfo] = Future()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, args=(options, on_notice), name="engine", daemon=True)
+
+    @classmethod
+    def start(cls, options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
+        """Load the model and return when it can be asked. `on_notice` gets single lines, from any thread.
+
+        Raises ModelError (and below) where the model can't be used, UsageError or InputError for a bad --template.
+        """
+        engine = cls(options, on_notice)
+        engine._thread.start()
+        engine.info = engine._ready.result()
+        return engine
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its events end with TurnDone or TurnFailed."""
+        if self._closed or not self._thread.is_alive():
+            request.events.put(TurnFailed(EngineFailed("the engine has stopped", "start mlxchat again"), ""))
+        else:
+            self._inbox.put(request)
+
+    def call(self, work: Callable[[Machinery], object]) -> object:
+        """Run `work` on the engine thread between two steps and return its result."""
+        task = _Task(work, Future())
+        self._inbox.put(task)
+        return task.result.result()
+
+    def close(self) -> None:
+        """Finish the running request, free the model and the cache file, end the thread."""
+        if not self._closed:
+            self._closed = True
+            self._inbox.put(None)
+            self._thread.join()
+
+    # -- the engine thread -------------------------------------------------------------------------------------
+
+    def _run(self, options: EngineOptions, on_notice: Callable[[str], None]) -> None:
+        try:
+            machinery = build(options, Switches.read(), on_notice)
+        except BaseException as error:
+            self._ready.set_exception(error)
+            return
+        with machinery.running():
+            self._ready.set_result(machinery.info)
+            while self._take(machinery):
+                machinery.loop.step()
+
+    def _take(self, machinery: Machinery) -> bool:
+        """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""
+        while True:
+            try:
+                item = self._inbox.get(block=not machinery.loop.busy)
+            except queue.Empty:
+                return True
+            if item is None:
+                return False
+            if isinstance(item, Request):
+                machinery.loop.waiting.append(item)
+            else:
+                self._answer(item, machinery)
+
+    @staticmethod
+    def _answer(task: _Task, machinery: Machinery) -> None:
+        try:
+            task.result.set_result(task.run(machinery))
+        except BaseException as error:
+            task.result.set_exception(error)

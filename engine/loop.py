@@ -1,0 +1,213 @@
+"""The engine's step: schedule, run, record. One thread, every MLX graph."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+
+from ..cache.live import LiveCache
+from ..errors import EngineFailed, MlxchatError
+from .cuts import calls, cuts
+from .events import PrefillProgress, TurnFailed
+from .request import Request, Run
+from .reuse import Reuse
+from .runner import ModelRunner
+from .scripted import Gate
+from .sequence import Sequence
+from .turn import TurnBuilder
+
+CLEAR_EVERY = 256  # decoded tokens between two mx.clear_cache calls, as mlx-lm does
+
+
+class EngineLoop:
+    """Requests wait in `waiting`, one run at a time is active; `step` moves whatever is there by one model call."""
+
+    def __init__(self, turns: TurnBuilder, runner: ModelRunner, reuse: Reuse, gate: Gate, drop_live: bool) -> None:
+        self.waiting: deque[Request] = deque()
+        self.active: list[Run] = []
+        self.sequences: dict[str, Sequence] = {}
+        self.reuse = reuse
+        self._turns = turns
+        self._runner = runner
+        self._gate = gate
+        self._drop_live = drop_live
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.waiting or self.active)
+
+    # -- schedule → run → record -------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One model call for one run. Whatever goes wrong ends that run with a TurnFailed; the loop lives on."""
+        run = self._schedule()
+        if run is None:
+            return
+        try:
+            if run.request.cancelled.is_set() and run.finish is None:
+                run.finish = "interrupted"
+            elif run.calls:
+                self._prefill(run)
+            else:
+                self._decode(run)
+            if run.finish is not None:
+                self._end(run)
+        except Exception as error:
+            self._fail(run, error)
+
+    def _schedule(self) -> Run | None:
+        """The active run, else the next waiting request, admitted."""
+        if self.active:
+            return self.active[0]
+        request = self.waiting.popleft()
+        try:
+            run = self._admit(request)
+        except Exception as error:
+            self._give_up(request, error, "")
+            return None
+        self.active.append(run)
+        return run
+
+    def _admit(self, request: Request) -> Run:
+        """Render, restore, and lay out the calls."""
+        mx.reset_peak_memory()
+        sequence = self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
+        run = self._turns.start(request, sequence)
+        for other in self.sequences.values():  # a conversation that isn't active holds no KV in memory
+            if other is not sequence:
+                self.reuse.drop_live(other)
+                self.reuse.unpin(other)
+        ids = run.prompt.ids
+        run.stats.divergence = sequence.divergence(ids, request.messages)
+        live = self.reuse.begin(sequence, ids, run.stats)
+        if live.length and sequence.number:
+            self._runner.log.add(
+                request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
+            )
+        self._turns.note_prompt(run)
+        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks))
+        run.calls.extend(calls(live.length, ends))
+        run.prefill_started = time.perf_counter()
+        request.events.put(PrefillProgress(live.length, len(ids), live.length))
+        return run
+
+    # -- prefill -----------------------------------------------------------------------------------------------
+
+    def _prefill(self, run: Run) -> None:
+        start, end = run.calls.popleft()
+        run.calls_made += 1
+        self._gate.reach(f"{run.request.number}.prefill.{run.calls_made}", run.request.cancelled.is_set)
+        if run.request.cancelled.is_set():
+            run.finish = "interrupted"
+            return
+        length = len(run.prompt.ids)
+        live = self._live(run)
+        fed = mx.array(run.prompt.ids[start:end].astype(np.uint32))
+        logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
+        if end == length:
+            run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
+            mx.async_eval(run.lazy)
+        self._runner.settle(live)
+        live.append(run.prompt.ids[start:end])
+        kind = next((mark.kind for mark in run.prompt.marks if mark.position == end), None)
+        run.stats.checkpoint_bytes += self.reuse.record_prefill(run.sequence, start, end, kind, end == length - 1)
+        mx.clear_cache()
+        run.request.events.put(PrefillProgress(end, length, run.stats.cached_tokens))
+        if end == length:
+            run.prefill_ended = time.perf_counter()
+
+    # -- decode ------------------------------------------------------------------------------------------------
+
+    def _decode(self, run: Run) -> None:
+        """Read the id drawn last, with the call that feeds it already under way, and draw the next one."""
+        number = run.request.number
+        self._gate.reach(f"{number}.token.{len(run.ids) + 1}", run.request.cancelled.is_set)
+        if run.request.cancelled.is_set():
+            run.finish = "interrupted"
+            return
+        forced = run.forced.popleft() if run.forced else None
+        drawn = mx.array([forced], mx.uint32) if forced is not None else run.lazy
+        assert drawn is not None
+        live = self._live(run)
+        last = len(run.ids) + 1 >= run.max_tokens
+        before = live.state_now("undo") if live.layout.states is not None and not last else None
+        if not last:
+            logits = self._runner.forward(number, run.sequence.number, live, live.length, drawn)
+            run.lazy = run.draw(logits, drawn)
+            mx.async_eval(run.lazy)
+        token = int(cast(int, drawn.item()))
+        if forced is None and token in self._turns.end_ids:
+            run.finish = "stop"
+            if not last:
+                live.append([token])
+                self._take_back(live, before)
+            return
+        run.accept(token)
+        if run.stops.stopped:
+            run.finish = "stop"
+        elif last:
+            run.finish = "length"
+        if not last:
+            live.append([token])
+            self._record_decode(run, live)
+        self._turns.close_at_budget(run)
+
+    def _record_decode(self, run: Run, live: LiveCache) -> None:
+        if live.length % 256 == 0:
+            self._runner.settle(live)
+        run.stats.checkpoint_bytes += self.reuse.record_decode(run.sequence, self._turns.will_drop(run))
+        if len(run.ids) % CLEAR_EVERY == 0:
+            mx.clear_cache()
+
+    @staticmethod
+    def _take_back(live: LiveCache, before: Any) -> None:
+        """Un-feed the end token: only the next prompt shows which end token the template writes."""
+        if before is not None:
+            live.states.append(before)
+        live.trim(live.length - 1)
+        if before is not None:
+            live.states.remove(before)
+
+    # -- end ---------------------------------------------------------------------------------------------------
+
+    def _end(self, run: Run) -> None:
+        self.active.remove(run)
+        run.end()
+        live = self._live(run)
+        self._runner.settle(live)
+        run.lazy = None
+        self._turns.finish(run)
+        self.reuse.end(run.sequence)
+        if self._drop_live:
+            run.stats.checkpoint_bytes += self.reuse.drop_live(run.sequence)
+        self._runner.log.flush()
+        mx.clear_cache()
+        self._turns.deliver(run)
+
+    def _fail(self, run: Run, error: Exception) -> None:
+        """The run ends; its caches may be in any state, so they are let go."""
+        self.active.remove(run)
+        run.sequence.live = None
+        run.lazy = None
+        self._runner.log.flush()
+        self._give_up(run.request, error, run.text)
+
+    @staticmethod
+    def _give_up(request: Request, error: Exception, partial: str) -> None:
+        if not isinstance(error, MlxchatError):
+            failed = EngineFailed(
+                f"the model run failed: {error or type(error).__name__}", "run again with -vv for the traceback"
+            )
+            failed.__cause__ = error
+            error = failed
+        request.events.put(TurnFailed(error, partial))
+
+    @staticmethod
+    def _live(run: Run) -> LiveCache:
+        assert run.sequence.live is not None
+        return run.sequence.live

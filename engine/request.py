@@ -1,0 +1,136 @@
+"""One request in flight: its prompt, the calls left to make, how ids are drawn, and what has been said so far."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+
+from .events import Event, ReasoningDelta, TextDelta
+from .markers import MarkerParser, Segment
+from .messages import Message
+from .options import RequestOptions
+from .prompts import Prompt
+from .sampling import Processor, Sampler
+from .sequence import Sequence
+from .stats import FinishReason, RequestStats
+from .stops import StopStrings
+
+
+@dataclass
+class Request:
+    """What was asked. `events` is read by whoever asked; `cancelled` may be set from any thread."""
+
+    number: int
+    conversation: str
+    messages: tuple[Message, ...]
+    options: RequestOptions
+    events: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    started: float = field(default_factory=time.perf_counter)
+
+
+@dataclass
+class Draw:
+    """How the next id is chosen: processors over the ids so far, then the sampler."""
+
+    sampler: Sampler
+    processors: list[Processor]
+    tokens: mx.array | None = None
+
+    def __call__(self, logits: mx.array, fed: mx.array) -> mx.array:
+        """logits [1, S, vocabulary] of the call that fed `fed` (uint32 [S]); returns a lazy uint32 [1]."""
+        last = logits[:, -1, :]
+        if self.processors:
+            self.tokens = fed if self.tokens is None else mx.concatenate([self.tokens, fed])
+            for processor in self.processors:
+                last = processor(self.tokens, last)
+        logprobs = last - mx.logsumexp(last, axis=-1, keepdims=True)
+        return self.sampler(logprobs).astype(mx.uint32)
+
+
+class Run:
+    """The running state of a request. Engine thread only.
+
+    prefill   `calls` holds the (start, end) of the prefill calls left
+    decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones
+    """
+
+    def __init__(
+        self, request: Request, prompt: Prompt, sequence: Sequence, draw: Draw, parser: MarkerParser, detokenizer: Any
+    ) -> None:
+        self.request = request
+        self.prompt = prompt
+        self.sequence = sequence
+        self.draw = draw
+        self.stats = RequestStats()
+        self.calls: deque[tuple[int, int]] = deque()
+        self.calls_made = 0
+        self.lazy: mx.array | None = None
+        self.forced: deque[int] = deque()
+        self.max_tokens = 0
+        self.ids: list[int] = []
+        self.segments: list[Segment] = []
+        self.finish: FinishReason | None = None
+        self.stops = StopStrings(request.options.sampling.stop)
+        self.budget_closed = False
+        self.message: Message | None = None
+        self.prefill_started = 0.0
+        self.prefill_ended = 0.0
+        self.first_token_at = 0.0
+        self._parser = parser
+        self._detokenizer = detokenizer
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the next id belongs to the reasoning."""
+        return self._parser.in_reasoning
+
+    @property
+    def answer_start(self) -> int:
+        """Index into `ids` of the first id of the answer."""
+        return min(self._parser.answer_start, len(self.ids))
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(segment.text for segment in self.segments if segment.kind == "text")
+
+    def accept(self, token: int) -> None:
+        """Take a sampled or forced id into the reply and tell the listener what it said."""
+        if not self.ids:
+            self.first_token_at = time.perf_counter()
+        thinking = self.thinking
+        self.ids.append(token)
+        self._detokenizer.add_token(token)
+        self._say(self._parser.feed(self._detokenizer.last_segment))
+        if thinking:
+            self.stats.reasoning_tokens += 1
+        self.stats.completion_tokens += 1
+
+    def end(self) -> None:
+        """Flush what the detokenizer and the parser held back."""
+        self._detokenizer.finalize()
+        if not self.stops.stopped:
+            self._say(self._parser.feed(self._detokenizer.last_segment))
+            self._say(self._parser.finish())
+            self._say_text(self.stops.finish())
+
+    def _say(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            if segment.kind == "text":
+                self._say_text(self.stops.feed(segment.text))
+                continue
+            self.segments.append(segment)
+            if segment.kind == "reasoning":
+                self.request.events.put(ReasoningDelta(segment.text))
+
+    def _say_text(self, text: str) -> None:
+        if text:
+            self.segments.append(Segment("text", text))
+            self.request.events.put(TextDelta(text))

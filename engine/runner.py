@@ -1,0 +1,63 @@
+"""The only place that calls the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from ..cache.layers import pending_arrays
+from ..cache.live import LiveCache
+
+
+class CallLog:
+    """One entry per model call: (sequence, start, ids, image hashes), and one per restore, marked as such.
+
+    Decode feeds ids that are still lazy, so entries are written out when a request ends.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._entries: list[tuple[dict[str, Any], mx.array | list[int]]] = []
+        if path is not None:
+            path.write_text("")
+
+    def add(self, request: int, sequence: int, start: int, ids: mx.array | list[int], **more: Any) -> None:
+        """Note a call that feeds `ids` at position `start` of `sequence`."""
+        if self._path is not None:
+            self._entries.append(({"request": request, "sequence": sequence, "start": start, **more}, ids))
+
+    def flush(self) -> None:
+        """Write what has been noted."""
+        if self._path is None:
+            return
+        with self._path.open("a", encoding="utf-8") as out:
+            for entry, ids in self._entries:
+                values = ids if isinstance(ids, list) else ids.reshape(-1).tolist()
+                out.write(json.dumps({**entry, "ids": values, "images": []}) + "\n")
+        self._entries.clear()
+
+
+class ModelRunner:
+    """Feeds ids to the model through one sequence's caches. Engine thread only."""
+
+    def __init__(self, model: Any, log: CallLog) -> None:
+        self._model = model
+        self.log = log
+
+    def forward(self, request: int, sequence: int, live: LiveCache, start: int, ids: mx.array) -> mx.array:
+        """Feed `ids` (uint32 [S]) at position `start`; returns lazy logits [1, S, vocabulary].
+
+        The caller notes the ids on `live` once it knows them, evaluates, captures blocks, then compacts.
+        """
+        self.log.add(request, sequence, start, ids)
+        logits: mx.array = self._model(ids[None], cache=live.caches)
+        live.drop_views()
+        return logits
+
+    @staticmethod
+    def settle(live: LiveCache) -> None:
+        """Evaluate everything the last call left lazy in the caches."""
+        mx.eval(pending_arrays(live.caches))

@@ -1,0 +1,81 @@
+"""Samplers and logits processors: mlx-lm's, set up from the user's options and the model's generation_config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+from ..errors import UsageError
+from .options import SamplingOptions
+
+Sampler = Callable[[mx.array], mx.array]
+Processor = Callable[[mx.array, mx.array], mx.array]
+
+_SAMPLER_EXTRA = {"xtc_probability": float, "xtc_threshold": float, "min_tokens_to_keep": int}
+_PROCESSOR_EXTRA = {
+    "repetition_penalty": float,
+    "repetition_context_size": int,
+    "presence_penalty": float,
+    "presence_context_size": int,
+    "frequency_penalty": float,
+    "frequency_context_size": int,
+}
+
+
+def resolve(options: SamplingOptions, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampler settings: the user's, else generation_config.json's (only if it samples at all), else greedy."""
+    sampled = bool(defaults.get("do_sample", "temperature" in defaults))
+
+    def pick(chosen: Any, name: str, otherwise: Any) -> Any:
+        if chosen is not None:
+            return chosen
+        value = defaults.get(name) if sampled else None
+        return otherwise if value is None else value
+
+    return {
+        "temp": float(pick(options.temp, "temperature", 0.0)),
+        "top_p": float(pick(options.top_p, "top_p", 0.0)),
+        "top_k": int(pick(options.top_k, "top_k", 0)),
+        "min_p": float(pick(options.min_p, "min_p", 0.0)),
+    }
+
+
+def build(options: SamplingOptions, defaults: Mapping[str, Any]) -> tuple[Sampler, list[Processor]]:
+    """A sampler over log probabilities [1, vocabulary] and the processors that go before it.
+
+    Raises UsageError for a `-o` key that neither knows, or a value of the wrong kind.
+    """
+    extra = {key: _convert(key, value) for key, value in options.extra.items()}
+    sampler = make_sampler(**resolve(options, defaults), **{k: v for k, v in extra.items() if k in _SAMPLER_EXTRA})
+    penalties = {k: v for k, v in extra.items() if k in _PROCESSOR_EXTRA}
+    if "repetition_penalty" not in penalties and defaults.get("repetition_penalty", 1.0) != 1.0:
+        penalties["repetition_penalty"] = float(defaults["repetition_penalty"])
+    return sampler, make_logits_processors(**penalties)
+
+
+def _convert(key: str, value: Any) -> Any:
+    known = _SAMPLER_EXTRA | _PROCESSOR_EXTRA
+    if key not in known:
+        raise UsageError(f"-o {key}: no such setting", f"known settings: {', '.join(sorted(known))}")
+    try:
+        return known[key](value)
+    except (TypeError, ValueError):
+        raise UsageError(f"-o {key}={value}: not a number", f"for example -o {key}=1") from None
+
+
+class ThinkFloor:
+    """A processor that masks ids until it has been asked `minimum` times (one ask per sampled id). Test switch only."""
+
+    def __init__(self, masked: list[int], minimum: int) -> None:
+        self._masked = mx.array(masked)
+        self._left = minimum
+
+    def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
+        """[1, vocabulary] in and out; `tokens` is not looked at."""
+        if self._left <= 0:
+            return logits
+        self._left -= 1
+        return mx.put_along_axis(logits, self._masked[None], mx.array(-mx.inf, logits.dtype), axis=-1)

@@ -1,0 +1,56 @@
+"""A conversation as the engine sees it between requests: what it holds in memory and what was last said in it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..cache.index import Entry
+from ..cache.keys import Ids
+from ..cache.live import LiveCache
+from ..cache.trie import common_prefix
+from .messages import Message
+from .stats import Divergence
+
+_NO_IDS: Ids = np.empty(0, np.int32)
+
+
+@dataclass
+class Sequence:
+    """Everything per conversation; nothing of it lives on the engine or on the model object.
+
+    number         names the sequence in the call log
+    live           its KV in memory; None before the first request and after parking
+    messages       the messages of the last request, its reply included
+    fed            the ids that the last request left in the caches
+    system_end     where system and tools end in the last prompt
+    stable         the last prompt's stable prefix: where a template that drops reasoning will diverge
+    drops_reply    whether the template will drop part of the last reply, so that its end is not worth keeping
+    pins           for each of the last turns, the records that eviction must not take
+    """
+
+    number: int
+    live: LiveCache | None = None
+    messages: tuple[Message, ...] = ()
+    fed: Ids = field(default_factory=lambda: _NO_IDS)
+    system_end: int = 0
+    stable: int = 0
+    drops_reply: bool = False
+    pins: deque[list[Entry]] = field(default_factory=deque)
+
+    def divergence(self, prompt: Ids, messages: tuple[Message, ...]) -> Divergence:
+        """How the new prompt departs from what this conversation last fed."""
+        if not len(self.fed):
+            return "first"
+        common = common_prefix(prompt, self.fed)
+        if common == len(self.fed):
+            return "append"
+        if common < self.system_end:
+            return "system_or_tools_changed"
+        if messages[: len(self.messages)] != self.messages:
+            return "history_edited"
+        if self.drops_reply and common >= self.stable:
+            return "reasoning_dropped"
+        return "retokenized"

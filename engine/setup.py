@@ -1,0 +1,139 @@
+"""Puts an engine together: model, prompts, KV store, loop. Runs on the engine thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.generate import generation_stream, wired_limit
+from mlx_lm.models.cache import make_prompt_cache
+
+from ..cache.budget import default_budget, default_queue_bytes
+from ..cache.keys import namespace_key
+from ..cache.layers import Layout, UnsupportedCache
+from ..cache.store import Store
+from ..cache.window import use_window_caches
+from ..errors import CacheTrouble
+from .folders import cache_dir
+from .loader import LoadedModel, load
+from .loop import EngineLoop
+from .models import resolve as find_model
+from .options import EngineOptions
+from .prompts import PromptRenderer
+from .reuse import Reuse
+from .runner import CallLog, ModelRunner
+from .scripted import Gate, Script
+from .switches import Switches
+from .template_files import resolve as resolve_template
+from .turn import TurnBuilder
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What a loaded engine can do. `cache_directory` None: nothing is written to disk."""
+
+    model: str
+    context_limit: int
+    template: str
+    reasoning: bool
+    tools: bool
+    reuse: bool
+    cache_directory: str | None
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """The parts of a running engine."""
+
+    info: EngineInfo
+    model: LoadedModel
+    loop: EngineLoop
+    store: Store | None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """mlx-lm's surroundings for generation: its stream and the wired limit; at the end the store is closed."""
+        try:
+            with mx.stream(generation_stream), wired_limit(self.model.model):
+                yield
+        finally:
+            self.loop.sequences.clear()
+            if self.store is not None:
+                self.store.close()
+            mx.clear_streams()
+
+
+def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str], None]) -> Machinery:
+    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told."""
+    model = load(find_model(options.model, options.offline))
+    tokenizer = model.tokenizer
+    source, label = None, "the model's template"
+    if options.template is not None:
+        source, label = resolve_template(options.template, tokenizer.get_vocab())
+    renderer = PromptRenderer(tokenizer, source, label)
+    script = None
+    if switches.script is not None:
+        encode = lambda text: list(tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
+        script = Script(switches.script, encode, tokenizer.eos_token_id)
+    reuse = _reuse(options, model, on_notice)
+    turns = TurnBuilder(model, renderer, switches, script)
+    loop = EngineLoop(
+        turns, ModelRunner(model.model, CallLog(switches.call_log)), reuse, Gate(switches.gate), switches.drop_live
+    )
+    info = EngineInfo(
+        model=model.name,
+        context_limit=model.context_limit,
+        template=label,
+        reasoning=renderer.markers.can_reason,
+        tools=bool(tokenizer.has_tool_calling),
+        reuse=reuse.works,
+        cache_directory=str(_directory(options)) if reuse.store is not None else None,
+    )
+    return Machinery(info, model, loop, reuse.store)
+
+
+def _directory(options: EngineOptions) -> Path:
+    return options.cache.directory or cache_dir()
+
+
+def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
+    """The store of this model's namespace, or less, with one line that says why."""
+
+    def make_caches() -> list[Any]:
+        return use_window_caches(make_prompt_cache(model.model))
+
+    if not options.cache.enabled:
+        return Reuse(make_caches, None, None, b"", off=True)
+    try:
+        layout = Layout.of(make_caches())
+    except UnsupportedCache as error:
+        on_notice(f"KV reuse is off: cache class {error} of this model can't be rewound; each turn is prefilled whole")
+        return Reuse(make_caches, None, None, b"")
+    namespace = namespace_key(
+        {
+            "weights": model.fingerprint,
+            "adapter": "",
+            "dtype": model.dtype,
+            "kv_quantization": "",
+            "layout": layout.describe(),
+            "processor": "",
+            "tenant": options.cache.tenant,
+            "rank": "0/1",
+        }
+    )
+    return Reuse(make_caches, layout, _store(options, namespace, on_notice), namespace)
+
+
+def _store(options: EngineOptions, namespace: bytes, on_notice: Callable[[str], None]) -> Store | None:
+    directory = _directory(options)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        budget = options.cache.budget_bytes or default_budget(directory)
+        return Store(directory, namespace, budget, default_queue_bytes(), on_notice)
+    except (OSError, CacheTrouble) as error:
+        on_notice(f"nothing is checkpointed to disk: {error}; turns are still rewound in memory")
+        return None

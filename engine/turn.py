@@ -1,0 +1,137 @@
+"""What surrounds the model calls of a request: rendering before, the message and the numbers after."""
+
+from __future__ import annotations
+
+import time
+
+import mlx.core as mx
+
+from ..errors import ContextExceeded
+from .events import Notice, ToolCallDone, TurnDone
+from .loader import LoadedModel
+from .markers import MarkerParser
+from .messages import Generated, Message, TextPart, assistant, user
+from .prompts import Prompt, PromptRenderer
+from .request import Draw, Request, Run
+from .sampling import ThinkFloor, build
+from .scripted import Script
+from .sequence import Sequence
+from .stats import rate
+from .switches import Switches
+from .tool_calls import reply_of
+
+_PROBE = "a thought that history may not keep"
+
+
+class TurnBuilder:
+    """Turns a request into a Run and a finished Run into its message, by one model's tokenizer and template."""
+
+    def __init__(self, model: LoadedModel, renderer: PromptRenderer, switches: Switches, script: Script | None) -> None:
+        self.end_ids = model.eos_token_ids | frozenset(renderer.turn_end_ids)
+        self._model = model
+        self._renderer = renderer
+        self._markers = renderer.markers
+        self._switches = switches
+        self._script = script
+        self._drops_reasoning: bool | None = None
+
+    # -- before ------------------------------------------------------------------------------------------------
+
+    def start(self, request: Request, sequence: Sequence) -> Run:
+        """Render the messages. Raises TemplateError, or ContextExceeded before anything has been touched."""
+        options = request.options
+        prompt = self._renderer.render(request.messages, thinking=options.thinking, tools=options.tools)
+        limit = self._model.context_limit
+        if len(prompt.ids) >= limit:
+            raise ContextExceeded(
+                f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
+                "shorten it, or start a new conversation with /new",
+            )
+        parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
+        run = Run(request, prompt, sequence, self._draw(request, prompt), parser, self._model.tokenizer.detokenizer)
+        run.max_tokens = min(options.sampling.max_tokens or limit, limit - len(prompt.ids))
+        return run
+
+    def _draw(self, request: Request, prompt: Prompt) -> Draw:
+        sampling = request.options.sampling
+        sampler, processors = build(sampling, self._model.generation_config)
+        if sampling.seed is not None:
+            mx.random.seed(sampling.seed)
+        if self._script is not None:
+            return Draw(self._script.sampler(), processors)
+        if self._switches.think_min and prompt.reasoning_open:
+            processors = [*processors, ThinkFloor(self._floor_ids(), self._switches.think_min)]
+        return Draw(sampler, processors)
+
+    def _floor_ids(self) -> list[int]:
+        """The end tokens, and every token that could begin the closing marker."""
+        tokenizer, close = self._model.tokenizer, self._markers.reasoning[0][1]
+        whole = tokenizer.get_vocab().get(close)
+        if whole is not None:
+            return [*self.end_ids, whole]
+        return [*self.end_ids, *(i for i in range(len(tokenizer)) if close[:2] in tokenizer.decode([i]))]
+
+    def note_prompt(self, run: Run) -> None:
+        """Once the sequence's old position is no longer needed: where the next prompt may part from this one."""
+        run.sequence.system_end = max(run.prompt.positions("system_end"), default=0)
+        run.sequence.stable = max(run.prompt.positions("stable_user"), default=len(run.prompt.ids))
+        run.sequence.drops_reply = False
+
+    # -- during ------------------------------------------------------------------------------------------------
+
+    def close_at_budget(self, run: Run) -> None:
+        """When the reasoning has used its budget, feed the closing marker in place of sampled ids."""
+        budget = run.request.options.thinking.budget
+        if budget is not None and run.thinking and not run.budget_closed and run.stats.reasoning_tokens >= budget:
+            run.budget_closed = True
+            run.forced.extend(self._renderer.budget_close_ids)
+
+    def will_drop(self, run: Run) -> bool:
+        """Whether the template will drop part of this reply once another user message follows."""
+        if not (run.stats.reasoning_tokens or run.prompt.scaffold_ids):
+            return False
+        if self._drops_reasoning is None:
+            history = [user("a"), assistant("b", reasoning=_PROBE), user("c")]
+            self._drops_reasoning = _PROBE not in self._renderer.render(history).text
+        return self._drops_reasoning
+
+    # -- after -------------------------------------------------------------------------------------------------
+
+    def finish(self, run: Run) -> None:
+        """Make the message, note it on the sequence, and fill in the numbers."""
+        run.message = self._message(run)
+        run.sequence.messages = (*run.request.messages, run.message)
+        run.sequence.drops_reply = self.will_drop(run) and not run.message.tool_calls
+        stats, now = run.stats, time.perf_counter()
+        prefill_end = run.prefill_ended or now
+        stats.prefill_ms = (prefill_end - run.prefill_started) * 1000
+        stats.prefill_tokens_per_s = rate(stats.prefill_tokens, stats.prefill_ms)
+        stats.ttft_ms = ((run.first_token_at or now) - run.request.started) * 1000
+        stats.decode_ms = (now - run.prefill_ended) * 1000 if run.prefill_ended else 0.0
+        stats.decode_tokens_per_s = rate(stats.completion_tokens, stats.decode_ms)
+        stats.context_tokens = stats.prompt_tokens + stats.completion_tokens
+        stats.context_limit = self._model.context_limit
+        stats.peak_memory_bytes = mx.get_peak_memory()
+
+    def _message(self, run: Run) -> Message:
+        """The reply in parts; a tool call that can't be read stays in the answer as text."""
+        reply = reply_of(run.segments, self._renderer.call_reader(run.request.options.tools))
+        for notice in reply.notices:
+            run.request.events.put(Notice(notice))
+        prompt = run.prompt
+        return Message(
+            "assistant",
+            (TextPart(reply.text),) if reply.text else (),
+            reasoning=reply.reasoning or None,
+            tool_calls=reply.calls,
+            generated=Generated(prompt.scaffold_text, prompt.scaffold_ids, tuple(run.ids), run.answer_start),
+            interrupted=run.finish == "interrupted",
+        )
+
+    def deliver(self, run: Run) -> None:
+        """Tell whoever asked."""
+        assert run.message is not None
+        assert run.finish is not None
+        for call in run.message.tool_calls:
+            run.request.events.put(ToolCallDone(call))
+        run.request.events.put(TurnDone(run.message, run.finish, run.stats))
