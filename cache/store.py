@@ -136,6 +136,7 @@ class Store:
         header = RecordHeader(self.namespace, group, place, position, row_start, tuple(tensors))
         views = tuple(payload_views(header, payload))
         with self._index.lock:
+            self._index.link(place)
             if self._is_present(header):
                 return "present"
             answer = self._writer.admit(header.nbytes, wait, priority)
@@ -216,7 +217,7 @@ class Store:
             self._index.touch(places)
 
     def demote(self, places: Iterable[Place]) -> None:
-        """These and all that follows them are evicted first, the suffix before the prefix."""
+        """These and what is stored after them, up to a hole, are evicted first; the suffix before the prefix."""
         with self._index.lock:
             self._index.demote(places)
 
