@@ -287,5 +287,5 @@ class Machine(RuleBasedStateMachine):
 
 def test_allocation_against_a_plain_list(tmp_path):
     Machine.directory = tmp_path
-    Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, database=None)
     Machine.TestCase().runTest()

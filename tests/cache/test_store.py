@@ -17,6 +17,7 @@ from support.kvstore import (
     FaultyFiles,
     Line,
     entry_at,
+    io_error,
     payload,
     put,
     random_ids,
@@ -287,7 +288,7 @@ def test_pinned_records_are_never_evicted_and_forgotten_ones_keep_their_bytes_wh
     assert store.stats().file_bytes == 3 * ONE or store.stats().free_extents == 1
 
 
-def test_free_space_at_the_end_is_given_back(make):
+def test_free_space_at_the_end_is_given_back(make, files):
     store = make()
     places = put_blocks(store, LINE)
     assert store.drain(10)
@@ -297,6 +298,9 @@ def test_free_space_at_the_end_is_given_back(make):
     assert store.shrink(2 * ONE) == 2 * ONE
     assert [store.contains(place, "global") for place in places[:3]] == [True, True, False]
     store.check()
+    files.truncate_error = io_error()
+    assert store.shrink(0) == 2 * ONE
+    files.truncate_error = None
     assert store.shrink(0) == 0
     store.check()
 
