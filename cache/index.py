@@ -45,6 +45,7 @@ class Index:
         self._free = free
         self._below: dict[bytes, dict[bytes, dict[str, Entry]]] = {}
         self._blocks: dict[bytes, Place] = {}
+        self._parents: dict[bytes, bytes] = {}
         self._order: OrderedDict[Entry, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -62,6 +63,14 @@ class Index:
         """All places below a block edge: their ids, and what is stored there."""
         return self._below.get(parent, {})
 
+    def link(self, place: Place) -> None:
+        """Remember which edge a block starts from, stored or not, so that a hole doesn't hide the chain before it.
+
+        Links stay: a few bytes for each block ever met, far less than its ids in the trie.
+        """
+        if place.is_block:
+            self._parents[place.key] = place.parent
+
     def insert(self, entry: Entry) -> None:
         """Make an entry findable. It and the chain it stands on become the last to be evicted."""
         place = entry.header.place
@@ -71,6 +80,7 @@ class Index:
         groups[entry.header.group] = entry
         if place.is_block and len(groups) == 1:
             self._blocks[place.key] = place
+        self.link(place)
         self._order[entry] = None
         self.record_bytes += entry.nbytes
         entry.live = True
@@ -126,11 +136,13 @@ class Index:
                 self._let_go(entry)
 
     def chain(self, place: Place) -> Iterator[Place]:
-        """The place, then the full blocks before it, up to the root or the first hole."""
-        above: Place | None = place
-        while above is not None:
-            yield above
-            above = self._blocks.get(above.parent)
+        """The place, then the stored blocks before it, over holes, up to the root."""
+        yield place
+        key: bytes | None = place.parent
+        while key is not None:
+            if key in self._blocks:
+                yield self._blocks[key]
+            key = self._parents.get(key)
 
     def touch(self, places: Iterable[Place]) -> None:
         """Evict these and their chains last; of one chain, the suffix before the prefix."""
@@ -144,7 +156,7 @@ class Index:
             self._order.move_to_end(entry)
 
     def demote(self, places: Iterable[Place]) -> None:
-        """Evict these and all that follows them first, the suffix before the prefix."""
+        """Evict these and what is stored after them, up to a hole, first; the suffix before the prefix."""
         met: dict[Place, None] = {}
         waiting = list(places)
         while waiting:
@@ -183,6 +195,8 @@ class Index:
                     found.add(entry)
         blocks = {entry.header.place for entry in found if entry.header.place.is_block}
         assert set(self._blocks.values()) == blocks, "index: keys of blocks that are not stored"
+        links = {place.key: place.parent for place in blocks}
+        assert links.items() <= self._parents.items(), "index: a stored block without its link"
         assert found == set(self._order), "index: the eviction order lists other entries than the maps"
         assert self.record_bytes == sum(entry.nbytes for entry in found), "index: record bytes don't add up"
         known = found | self.limbo

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from .counters import Counters
+from .counters import Counters, StoreStats
 from .index import Entry, Index
 from .scratch import Extent, ScratchFile
 
@@ -49,6 +49,7 @@ class Room:
 
     def shrink(self, target: int) -> int:
         """Evict until the file is at most `target` bytes long or only pinned entries are left; its length then."""
+        self.scratch.give_back()
         for victim in self.index.victims(()):
             if self.scratch.length <= target:
                 break
@@ -58,3 +59,34 @@ class Room:
     def _evict(self, victim: Entry) -> None:
         self.index.remove(victim)
         self.counters.evictions += 1
+
+    def stats(self, queue_bytes: int) -> StoreStats:
+        """A snapshot of all counters."""
+        counted, free = self.counters, self.scratch.free_extents()
+        return StoreStats(
+            records=len(self.index),
+            record_bytes=self.index.record_bytes,
+            file_bytes=self.scratch.length,
+            file_bytes_peak=self.scratch.peak,
+            pins=len(self.index.pinned),
+            free_extents=len(free),
+            free_bytes=sum(extent.length for extent in free),
+            queue_bytes=queue_bytes,
+            writes=counted.writes,
+            bytes_written=counted.bytes_written,
+            bytes_read=counted.bytes_read,
+            evictions=counted.evictions,
+            dropped=dict(counted.dropped),
+            errors=counted.errors,
+        )
+
+    def check(self, in_flight: Sequence[Extent]) -> None:
+        """Raise AssertionError unless records, those being written and holes tile the file, within the budget."""
+        entries = (*self.index, *self.index.limbo)
+        used = [entry.extent for entry in entries if entry.extent is not None]
+        end = 0
+        for extent in sorted((*used, *in_flight, *self.scratch.free_extents())):
+            assert extent.offset == end, f"store: a gap or an overlap at {end}, before {extent}"
+            end = extent.end
+        assert end == self.scratch.length, f"store: extents end at {end} of {self.scratch.length} bytes"
+        assert end <= self.budget, f"store: the file has {end} bytes, {self.budget} allowed"

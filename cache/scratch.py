@@ -57,7 +57,7 @@ class ScratchFile:
             if held > length:
                 self._insert(Extent(offset + length, held - length))
             return Extent(offset, length)
-        self._give_back()
+        self.give_back()
         extent = Extent(self.length, length)
         if extent.end > limit:
             return None
@@ -80,9 +80,10 @@ class ScratchFile:
             offset = self._free[at - 1].offset
             self._remove(self._free[at - 1])
         self._insert(Extent(offset, end - offset))
-        self._give_back()
+        self.give_back()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Shrink the file by the free space at its end, as `free` does; again, where the disk refused before."""
         if not self._free or self._free[-1].end != self.length or self._descriptor is None:
             return
         last = self._free[-1]

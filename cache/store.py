@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,30 +18,16 @@ from .counters import Counters, StoreStats
 from .files import FileSystem
 from .index import Entry, Index
 from .keys import Ids, Place
+from .lookup import Match as Match
+from .lookup import match_exactly, matches_below
 from .reader import Job, Reader
 from .records import BadRecord, Buffer, RecordHeader, TensorSpec, payload_views
 from .room import Room
 from .scratch import ScratchFile
-from .trie import common_prefix
 from .writer import Report, Writer
 
 Submitted = Literal["queued", "present", "full", "too_large", "off"]
 _CLOSE_TIMEOUT_S: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Match:
-    """A stored place whose first `equal` elements (at least 1) are the ones asked for; it has `length` of them."""
-
-    place: Place
-    equal: int
-    length: int
-    groups: dict[str, Entry]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the place's elements are the ones asked for."""
-        return self.equal == self.length
 
 
 class Store:
@@ -94,21 +79,13 @@ class Store:
 
     def lookup(self, parent: bytes, ids: Ids) -> list[Match]:
         """Every stored place below `parent` that shares at least its first element with `ids`, compared by value."""
-        found = []
         with self._index.lock:
-            for child, groups in self._index.children(parent).items():
-                place = Place(parent, child)
-                equal = common_prefix(place.elements, ids)
-                if equal:
-                    found.append(Match(place, equal, place.length, dict(groups)))
-        return found
+            return matches_below(self._index, parent, ids)
 
     def block(self, parent: bytes, ids: Ids) -> Match | None:
         """The stored place of exactly these elements below `parent` (a full block, or a tail), without a search."""
-        place = Place(parent, ids.astype("<i4", copy=False).tobytes())
         with self._index.lock:
-            groups = dict(self._index.groups(place))
-        return Match(place, place.length, place.length, groups) if groups else None
+            return match_exactly(self._index, parent, ids)
 
     def contains(self, place: Place, group: str) -> bool:
         """Whether a record of the group is at the place, waiting or written."""
@@ -136,6 +113,7 @@ class Store:
         header = RecordHeader(self.namespace, group, place, position, row_start, tuple(tensors))
         views = tuple(payload_views(header, payload))
         with self._index.lock:
+            self._index.link(place)
             if self._is_present(header):
                 return "present"
             answer = self._writer.admit(header.nbytes, wait, priority)
@@ -216,7 +194,7 @@ class Store:
             self._index.touch(places)
 
     def demote(self, places: Iterable[Place]) -> None:
-        """These and all that follows them are evicted first, the suffix before the prefix."""
+        """These and what is stored after them, up to a hole, are evicted first; the suffix before the prefix."""
         with self._index.lock:
             self._index.demote(places)
 
@@ -253,23 +231,7 @@ class Store:
     def stats(self) -> StoreStats:
         """A snapshot of all counters."""
         with self._index.lock:
-            counted, free = self._counters, self._scratch.free_extents()
-            return StoreStats(
-                records=len(self._index),
-                record_bytes=self._index.record_bytes,
-                file_bytes=self._scratch.length,
-                file_bytes_peak=self._scratch.peak,
-                pins=len(self._index.pinned),
-                free_extents=len(free),
-                free_bytes=sum(extent.length for extent in free),
-                queue_bytes=self._writer.queue_bytes,
-                writes=counted.writes,
-                bytes_written=counted.bytes_written,
-                bytes_read=counted.bytes_read,
-                evictions=counted.evictions,
-                dropped=dict(counted.dropped),
-                errors=counted.errors,
-            )
+            return self._room.stats(self._writer.queue_bytes)
 
     def check(self) -> None:
         """Raise AssertionError, naming the first, if extents, free list, index, pins or queue contradict each other."""
@@ -277,12 +239,5 @@ class Store:
             self._index.check()
             self._scratch.check()
             self._writer.check()
-            used = [e.extent for e in (*self._index, *self._index.limbo) if e.extent is not None]
-            if self._writer.in_flight is not None:
-                used.append(self._writer.in_flight[1])
-            end = 0
-            for extent in sorted((*used, *self._scratch.free_extents())):
-                assert extent.offset == end, f"store: a gap or an overlap at {end}, before {extent}"
-                end = extent.end
-            assert end == self._scratch.length, f"store: extents end at {end} of {self._scratch.length} bytes"
-            assert end <= self._room.budget, f"store: the file has {end} bytes, {self._room.budget} allowed"
+            in_flight = self._writer.in_flight
+            self._room.check([in_flight[1]] if in_flight is not None else [])

@@ -186,7 +186,7 @@ def test_bad_record_is_cache_trouble():
 def test_a_header_that_contradicts_itself_is_refused():
     place = LINE.place(300)
     for position, row_start in ((299, 256), (300, 301), (300, -1), (44 - BLOCK, 0)):
-        with pytest.raises(ValueError, match="rows|position"):
+        with pytest.raises(ValueError, match=r"rows|position"):
             RecordHeader(NAMESPACE, "global", place, position, row_start, specs())
     with pytest.raises(ValueError, match="namespace"):
         RecordHeader(b"short", "global", place, 300, 256, specs())

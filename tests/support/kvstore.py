@@ -41,6 +41,7 @@ class FaultyFiles(FileSystem):
         self.gate = threading.Event()
         self.gate.set()
         self.arrived = threading.Event()
+        self.held = False
 
     def open_unlinked(self, directory: Path) -> int:
         self.descriptor = super().open_unlinked(directory)
@@ -48,7 +49,9 @@ class FaultyFiles(FileSystem):
 
     def pwritev(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
         self.arrived.set()
+        self.held = True
         assert self.gate.wait(30), "the test never opened the gate"
+        self.held = False
         if self.write_crash is not None:
             raise self.write_crash
         if self.write_error is not None:

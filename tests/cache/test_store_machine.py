@@ -1,0 +1,248 @@
+"""Random histories of a store on a disk that fails now and then, its books checked after every step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from mlxchat.cache.index import Entry, Index
+from mlxchat.cache.keys import BLOCK
+from mlxchat.cache.store import Store
+from mlxchat.cache.writer import LONGEST_COOL_DOWN_S
+from support.kvstore import (
+    NAMESPACE,
+    Clock,
+    FaultyFiles,
+    Line,
+    io_error,
+    put,
+    random_ids,
+    read_back,
+    record_bytes,
+)
+
+pytestmark = pytest.mark.exact
+
+ONE = record_bytes()
+BUDGET = 9 * ONE
+QUEUE = 6 * ONE
+GROUPS = ("global", "local:512", "state")
+
+
+def _lines() -> list[Line]:
+    """Four sequences, three of which share a prefix."""
+    ids = random_ids(5 * BLOCK)
+    branches = [ids]
+    for at in (2 * BLOCK + 10, 4 * BLOCK):
+        other = ids.copy()
+        other[at:] += 1
+        branches.append(other)
+    return [Line(np.asarray(branch)) for branch in (*branches, random_ids(5 * BLOCK, seed=9))]
+
+
+LINES = _lines()
+lines = st.sampled_from(LINES)
+positions = st.sampled_from([BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK, 5 * BLOCK, 40, 2 * BLOCK + 5, 3 * BLOCK + 255])
+groups = st.sampled_from(GROUPS)
+sizes = st.sampled_from([0, 1, 64, 64, 64, 300, 700])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Submits, reads and pins by position; what comes back is asserted to be what belongs there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files, self.clock, self.said = FaultyFiles(), Clock(), []
+        self.store = Store(self.directory, NAMESPACE, BUDGET, QUEUE, self.said.append, self.files, self.clock)
+        self.pins: list[Entry] = []
+        self.disk_failed = False
+        self.demoted = False
+
+    @rule(line=lines, position=positions, group=groups, floats=sizes, priority=st.integers(0, 2))
+    def submit(self, line: Line, position: int, group: str, floats: int, priority: int) -> None:
+        answer = put(self.store, line.place(position), position, group, floats, priority=priority)
+        assert answer in {"queued", "present", "full", "off"}
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the writer is done or held at the gate, so that a history always goes the same way."""
+        until = time.monotonic() + 10
+        while not (self.store.drain(0) or (self.files.held and not self.files.gate.is_set())):
+            assert time.monotonic() < until
+            time.sleep(0.0005)
+
+    @rule(line=lines, n=st.integers(1, 5))
+    def submit_chain(self, line: Line, n: int) -> None:
+        for end in range(BLOCK, (n + 1) * BLOCK, BLOCK):
+            put(self.store, line.place(end), end)
+            self.settle()
+
+    @rule(line=lines, edge=st.integers(0, 4), n=st.integers(1, BLOCK))
+    def lookup(self, line: Line, edge: int, n: int) -> None:
+        ids = line.ids[edge * BLOCK : edge * BLOCK + n]
+        with self.store.lock:
+            matches = self.store.lookup(line.keys[edge], ids)
+            for match in matches:
+                assert np.array_equal(match.place.elements[: match.equal], ids[: match.equal])
+                if match.equal < min(match.length, n):
+                    assert match.place.elements[match.equal] != ids[match.equal]
+                assert set(match.groups) <= set(GROUPS)
+                assert all(entry.header.place == match.place for entry in match.groups.values())
+            exact = self.store.block(line.keys[edge], ids)
+            whole = [match for match in matches if match.is_whole and match.length == n]
+            assert ([exact] if exact else []) == whole
+
+    @rule(line=lines, edge=st.integers(0, 4), pin=st.booleans())
+    def read(self, line: Line, edge: int, pin: bool) -> None:
+        with self.store.lock:
+            matches = self.store.lookup(line.keys[edge], line.ids[edge * BLOCK : (edge + 1) * BLOCK])
+            entries = [entry for match in matches for entry in match.groups.values()]
+            if pin:
+                self.store.pin(entries)
+                self.pins += entries
+        _, failed = read_back(self.store, entries)
+        if pin and not self.disk_failed:
+            assert not failed
+        for entry in failed:
+            assert not entry.live
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(self.pins))
+        self.pins.remove(entry)
+        self.store.unpin([entry])
+
+    @precondition(lambda self: self.pins and not self.disk_failed)
+    @rule()
+    def read_pinned(self) -> None:
+        assert read_back(self.store, self.pins)[1] == []
+
+    @rule(line=lines, position=positions)
+    def touch(self, line: Line, position: int) -> None:
+        self.store.touch([line.place(position)])
+
+    @rule(line=lines, position=positions)
+    def demote(self, line: Line, position: int) -> None:
+        self.store.demote([line.place(position)])
+        self.demoted = True
+
+    @rule(line=lines, position=positions, group=groups)
+    def forget(self, line: Line, position: int, group: str) -> None:
+        with self.store.lock:
+            there = self.store.contains(line.place(position), group)
+            assert self.store.forget(line.place(position), group) == there
+            assert not self.store.contains(line.place(position), group)
+
+    @rule(most=st.integers(0, BUDGET))
+    def shrink(self, most: int) -> None:
+        with self.store.lock:
+            idle = self.store.stats().queue_bytes == 0
+            length = self.store.shrink(most)
+        if idle and not self.pins and self.files.truncate_error is None:
+            assert length <= most
+
+    @rule(closed=st.booleans())
+    def hold_the_writer(self, closed: bool) -> None:
+        if closed:
+            self.files.gate.clear()
+        else:
+            self.files.gate.set()
+        self.settle()
+
+    @rule(kind=st.sampled_from(["write", "space", "read", "short", "truncate", "fine", "fine"]))
+    def disk(self, kind: str) -> None:
+        files = self.files
+        files.write_error = io_error() if kind == "write" else None
+        files.write_room = ONE + 100 if kind == "space" else None
+        files.read_error = io_error(errno.ENODEV) if kind == "read" else None
+        files.end_at = 2 * ONE if kind == "short" else None
+        files.truncate_error = io_error() if kind == "truncate" else None
+        self.disk_failed |= kind in {"read", "short"}
+
+    @rule()
+    def time_passes(self) -> None:
+        self.clock.now += LONGEST_COOL_DOWN_S
+
+    @invariant()
+    def the_books_are_right(self) -> None:
+        self.store.check()
+        with self.store.lock:
+            stats = self.store.stats()
+            assert stats.file_bytes == os.fstat(self.files.descriptor).st_size <= BUDGET
+            assert stats.queue_bytes <= QUEUE
+            assert stats.pins == len(set(self.pins))
+        assert len(self.said) <= 2
+        if not self.demoted:
+            self.prefixes_outlive_suffixes()
+
+    def prefixes_outlive_suffixes(self) -> None:
+        index = self.store._index
+        with self.store.lock:
+            seen = set()
+            for entry in index:
+                place = entry.header.place
+                above = [at for at in index.chain(place) if at != place]
+                assert not seen & set(above)
+                seen.add(place)
+
+    def teardown(self) -> None:
+        self.files.gate.set()
+        self.files.truncate_error = None
+        self.store.unpin(self.pins)
+        assert self.store.drain(10)
+        self.store.check()
+        self.store.close()
+
+
+def run_machine(directory, examples: int, shrinking: bool = True) -> None:
+    StoreMachine.directory = directory
+    phases = [Phase.generate, Phase.shrink] if shrinking else [Phase.generate]
+    StoreMachine.TestCase.settings = settings(
+        max_examples=examples, stateful_step_count=40, deadline=None, phases=phases, database=None
+    )
+    StoreMachine.TestCase().runTest()
+
+
+def test_random_histories(tmp_path):
+    run_machine(tmp_path, 40)
+
+
+@pytest.mark.slow
+def test_many_random_histories(tmp_path):
+    run_machine(tmp_path, 600)
+
+
+def test_planted_fault_an_eviction_that_ignores_pins_turns_it_red(tmp_path, monkeypatch):
+    monkeypatch.setattr(Index, "pin", lambda self, entry: None)
+    monkeypatch.setattr(Index, "unpin", lambda self, entry: None)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_machine(tmp_path, 100, shrinking=False)
+
+
+def test_planted_fault_a_touch_of_one_place_without_its_chain_turns_it_red(tmp_path, monkeypatch):
+    def alone(self, places):
+        for entry in self._at(places):
+            self._order.move_to_end(entry)
+
+    monkeypatch.setattr(Index, "touch", alone)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_machine(tmp_path, 100, shrinking=False)
+
+
+def test_planted_fault_an_extent_not_freed_whole_turns_it_red(tmp_path, monkeypatch):
+    let_go = Index._let_go
+
+    def leaky(self, entry):
+        entry.extent = entry.extent and entry.extent._replace(length=max(1, entry.extent.length - 8))
+        let_go(self, entry)
+
+    monkeypatch.setattr(Index, "_let_go", leaky)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_machine(tmp_path, 100, shrinking=False)
