@@ -25,7 +25,7 @@ _HARMONY_TOOL = re.compile(r"\bto=\s*[\w.-]*functions\.|\bto=\s*\w")
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one kind. A tool segment comes whole, without its markers; `closed` is False if it was cut off."""
+    """A stretch of one kind. A tool segment comes whole, with its markers; `closed` is False if it was cut off."""
 
     kind: Kind
     text: str
@@ -56,9 +56,14 @@ class Markers:
         return tuple(dict.fromkeys(found))
 
     @property
-    def can_reason(self) -> bool:
+    def has_reasoning(self) -> bool:
         """Whether reasoning can be told from the answer."""
         return self.harmony or bool(self.reasoning)
+
+    @property
+    def close(self) -> str:
+        """What ends the reasoning; empty if there is none."""
+        return "<|end|>" if self.harmony else self.reasoning[0][1] if self.reasoning else ""
 
     @property
     def close_text(self) -> str:
@@ -75,8 +80,11 @@ class Markers:
         return replace(self, tool=None)
 
 
-def markers_for(tokenizer: TokenizerWrapper, template_source: str) -> Markers:
-    """The markers of a model, from its vocabulary and the template that is in use."""
+def markers_for(tokenizer: TokenizerWrapper, template_source: str | None) -> Markers:
+    """The markers of a model, from its vocabulary and the template in use (None: the tokenizer's own)."""
+    if template_source is None:
+        own = tokenizer.chat_template
+        template_source = own if isinstance(own, str) else ""
     vocab = tokenizer.get_vocab()
     if "<|channel|>" in vocab and "<|message|>" in vocab and "<|channel|>" in template_source:
         return Markers(harmony=True)
@@ -166,8 +174,9 @@ class MarkerParser:
         """Return what was held back. The parser is done after it."""
         out = self._drain(final=True)
         if self.state == "tool":
-            closed = self._markers.tool is not None and not self._markers.tool[1]
-            out += self._tool_segment(closed or self._markers.harmony)
+            # a model without a closing marker writes its calls up to the end; gpt-oss ends them with its end token
+            endless = self._markers.tool is not None and not self._markers.tool[1]
+            out += self._tool_segment("", closed=endless or self._markers.harmony)
         elif self.state == "header" and self._held.strip():
             self._mark_answer(self._held_offset)
             out.append(Segment("text", self._held))
@@ -224,13 +233,13 @@ class MarkerParser:
     def _cross(self, marker: str, out: list[Segment]) -> None:
         """Change state at a marker, whose first character is at `_offset`."""
         if self._markers.harmony:
-            self._cross_harmony(out)
+            self._cross_harmony(marker, out)
         elif self.state == "tool":
-            out += self._tool_segment(closed=True)
+            out += self._tool_segment(marker, closed=True)
             self.state = "text"
         elif self._markers.tool and marker == self._markers.tool[0]:
             self._mark_answer(self._offset)
-            self.state, self._held, self._skip_space = "tool", "", False
+            self.state, self._held, self._skip_space = "tool", marker, False
         elif self.state == "reasoning":
             self.state, self._skip_space, self.close_offset = "text", True, self._offset
         else:
@@ -239,10 +248,10 @@ class MarkerParser:
                 self._close, self.state, self._skip_space = closing, "reasoning", True
                 self.blocks += 1
 
-    def _cross_harmony(self, out: list[Segment]) -> None:
+    def _cross_harmony(self, marker: str, out: list[Segment]) -> None:
         if self.state != "header":
             if self.state == "tool":
-                out += self._tool_segment(closed=True)
+                out += self._tool_segment("", closed=True)
             elif self.state == "reasoning":
                 self.close_offset = self._offset
             self.state, self._held, self._held_offset = "header", "", self._offset
@@ -260,8 +269,8 @@ class MarkerParser:
             self._mark_answer(at)
             self.state, self._held = "text", ""
 
-    def _tool_segment(self, closed: bool) -> list[Segment]:
-        text, self._held = self._held, ""
+    def _tool_segment(self, marker: str, closed: bool) -> list[Segment]:
+        text, self._held = self._held + marker, ""
         return [Segment("tool", text, closed)]
 
     def _mark_answer(self, offset: int) -> None:

@@ -67,6 +67,10 @@ class Prompt:
         """The positions of marks of these kinds (all if none is named), ascending, each once."""
         return sorted({mark.position for mark in self.marks if not kinds or mark.kind in kinds})
 
+    def position_of(self, kind: MarkKind) -> int | None:
+        """The last position of this kind, None if there is none."""
+        return max((mark.position for mark in self.marks if mark.kind == kind), default=None)
+
 
 class PromptRenderer:
     """Renders requests for one model with one template.
@@ -101,6 +105,11 @@ class PromptRenderer:
         return self.encoder.between(None, self.markers.close_text, "")
 
     @property
+    def close_ids(self) -> tuple[int, ...]:
+        """The ids of the marker that ends reasoning; empty if the model has none."""
+        return self.encoder.between(None, self.markers.close, "")
+
+    @property
     def turn_end_ids(self) -> tuple[int, ...]:
         """The token that closes the model's turn in history: sampling it ends the answer."""
         if self.markers.harmony:
@@ -108,6 +117,10 @@ class PromptRenderer:
             return ()
         end = self._shape(_BY_TEMPLATE, ()).turn_end
         return (self.encoder.control.ids[end],) if end else ()
+
+    def drops_reasoning(self, thinking: ThinkingOptions = _BY_TEMPLATE) -> bool:
+        """Whether the template leaves an answer's reasoning out once a user message follows."""
+        return self._shape(thinking, ()).drops_reasoning
 
     def call_reader(self, tools: Sequence[dict[str, Any]] = ()) -> ToolCallReader:
         """Reads the tool segments of replies to a request with these tools."""

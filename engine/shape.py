@@ -14,7 +14,7 @@ from .rendering import Plain
 
 Render = Callable[[list[Plain], bool], str]
 
-_ASKED, _SAID = sentinel(0), sentinel(1)
+_ASKED, _SAID, _THOUGHT = sentinel(0), sentinel(1), sentinel(2)
 _ASK: Plain = {"role": "user", "content": _ASKED}
 _SAY: Plain = {"role": "assistant", "content": _SAID}
 CALL_ID = "call00000"
@@ -40,13 +40,15 @@ class Lead:
 class Shape:
     """after_user, after_tool: the lead by what the model answers to. user_header: what opens a user's turn.
 
-    turn_end: the control token that closes the model's turn in history, empty if there is none.
+    turn_end: the control token that closes the model's turn in history, empty if there is none. drops_reasoning: whether
+    the reasoning of an answer is left out once a user message follows.
     """
 
     after_user: Lead = Lead()
     after_tool: Lead = Lead()
     user_header: str = ""
     turn_end: str = ""
+    drops_reasoning: bool = False
 
 
 def learn(render: Render, markers: Markers, control: Scanner) -> Shape:
@@ -54,6 +56,7 @@ def learn(render: Render, markers: Markers, control: Scanner) -> Shape:
     try:
         after_user = _lead(render, [_ASK], markers)
         history = render([_ASK, _SAY, _ASK], False)
+        reasoned = render([_ASK, {**_SAY, "reasoning_content": _THOUGHT, "reasoning": _THOUGHT}, _ASK], False)
     except TemplateError:
         return Shape()
     try:
@@ -65,7 +68,7 @@ def learn(render: Render, markers: Markers, control: Scanner) -> Shape:
     turn_end = between[slice(*hits[0])] if hits and not between[: hits[0][0]].strip() else ""
     # the first control token closes the model's turn, the next one opens the user's
     opening = hits[1][0] if turn_end and len(hits) > 1 else hits[0][0] if hits and not turn_end else len(between)
-    return Shape(after_user, after_tool, between[opening:], turn_end)
+    return Shape(after_user, after_tool, between[opening:], turn_end, _THOUGHT not in reasoned)
 
 
 def split_lead(text: str, history: str, markers: Markers) -> Lead:

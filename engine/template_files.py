@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import DataError, InputError, TemplateError, UsageError
+
+if TYPE_CHECKING:
+    from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -24,15 +28,18 @@ def built_in_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.jinja"))
 
 
-def resolve(name_or_path: str, vocab: Container[str]) -> tuple[str, str]:
+def resolve(name_or_path: str | None, tokenizer: TokenizerWrapper) -> tuple[str | None, str]:
     """(Jinja text, label) of a built-in template, fitted to the model's own turn tokens, or of a file.
 
-    Raises UsageError for an unknown name, InputError for a file that can't be read, DataError if it is not UTF-8,
-    TemplateError for a built-in template when the vocabulary has none of the turn tokens it could use.
+    None: the model's own, (None, label). Raises UsageError for an unknown name, InputError for a file that can't be
+    read, DataError if it is not UTF-8, TemplateError for a built-in template when the vocabulary has no turn tokens
+    that it could use.
     """
+    if name_or_path is None:
+        return None, "the model's template"
     if name_or_path in built_in_names():
         text = (_FOLDER / f"{name_or_path}.jinja").read_text(encoding="utf-8")
-        return _turn_settings(name_or_path, vocab) + text, name_or_path
+        return _turn_settings(name_or_path, tokenizer.get_vocab()) + text, name_or_path
     path = Path(name_or_path).expanduser()
     if not path.exists() and path.suffix == "" and path.name == name_or_path:
         raise UsageError(
@@ -50,8 +57,7 @@ def resolve(name_or_path: str, vocab: Container[str]) -> tuple[str, str]:
 def _turn_settings(name: str, vocab: Container[str]) -> str:
     for token, words in _TURNS:
         if token in vocab and words["turn_end"] in vocab:
-            settings = "".join(f"{{%- set {key} = '{value}' -%}}" for key, value in words.items())
-            return settings
+            return "".join(f"{{%- set {key} = '{value}' -%}}" for key, value in words.items())
     known = " or ".join(token for token, _ in _TURNS)
     raise TemplateError(
         f"The template {name} needs turn tokens that this model lacks ({known}).",

@@ -21,6 +21,14 @@ _HARMONY_CALL = re.compile(r"to=\s*(?:functions\.)?([\w.-]+)")
 
 
 @dataclass(frozen=True)
+class ParsedCalls:
+    """What one tool segment holds; `problem` says in a few words why it is kept as words instead."""
+
+    calls: tuple[ToolCall, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Reply:
     """What one reply says. `notices` are lines for the user about calls that could not be read."""
 
@@ -59,22 +67,20 @@ class ToolCallReader:
         self._tools = list(tools)
         self._new_id = new_id
 
-    def read(self, segment: Segment) -> tuple[tuple[ToolCall, ...], str]:
-        """(calls, "") or, if the text is no call, ((), the reason in a few words). Never raises."""
-        if not segment.closed:
-            return (), "the tool call was cut off"
+    def read(self, text: str, closed: bool = True) -> ParsedCalls:
+        """The calls in the text of one tool segment, markers and all. Never raises: see `ParsedCalls.problem`."""
+        if not closed:
+            return ParsedCalls(problem="the tool call was cut off")
         try:
-            found = self._parsed(segment.text)
-            return tuple(self._call(one, segment.text) for one in found), ""
+            return ParsedCalls(tuple(self._call(one, text) for one in self._parsed(self._body(text))))
         except Exception as error:  # a parser may raise anything on what a model wrote
-            return (), f"a tool call could not be read ({_one_line(error)})"
+            return ParsedCalls(problem=f"a tool call could not be read ({_one_line(error)})")
 
-    def raw(self, segment: Segment) -> str:
-        """The segment as it was sampled, markers and all."""
-        if self._markers.harmony or self._markers.tool is None:
-            return segment.text
+    def _body(self, text: str) -> str:
+        if self._markers.tool is None:
+            return text
         opening, closing = self._markers.tool
-        return opening + segment.text + (closing if segment.closed else "")
+        return text.removeprefix(opening).removesuffix(closing)
 
     def _parsed(self, text: str) -> list[dict[str, Any]]:
         if self._markers.harmony:
@@ -117,11 +123,11 @@ def reply_of(segments: Iterable[Segment], reader: ToolCallReader) -> Reply:
         elif segment.kind == "text":
             words += segment.text
         else:
-            found, reason = reader.read(segment)
-            calls += found
-            if reason:
-                notices.append(reason)
-                words += reader.raw(segment)
+            parsed = reader.read(segment.text, segment.closed)
+            calls += parsed.calls
+            if parsed.problem:
+                notices.append(parsed.problem)
+                words += segment.text
     text = words.rstrip() if calls else words
     return Reply(reasoning.strip(), text, tuple(calls), tuple(notices))
 
