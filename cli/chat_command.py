@@ -16,8 +16,9 @@ def _option(*names: str, help: str, panel: str, metavar: str | None = None, **mo
 def _show_version(wanted: bool) -> None:
     if wanted:
         from .. import __version__
+        from .streams import Streams
 
-        typer.echo(f"mlxchat {__version__}")
+        Streams().write(f"mlxchat {__version__}\n")
         raise typer.Exit
 
 

@@ -30,9 +30,15 @@ class UnexpectedError(MlxchatError):
 
 
 def as_mlxchat_error(error: BaseException) -> MlxchatError:
-    """`error` itself if it is one of ours, else the one of ours that says the same."""
+    """`error` itself if it is one of ours, else the one of ours that says the same, `error` being its cause."""
     if isinstance(error, MlxchatError):
         return error
+    ours = _translated(error)
+    ours.__cause__ = error
+    return ours
+
+
+def _translated(error: BaseException) -> MlxchatError:
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted")
     if isinstance(error, Abort):  # a question on the terminal got Ctrl-C, or stdin's end

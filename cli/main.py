@@ -40,7 +40,9 @@ def run(argv: list[str]) -> int:
 def _run_command(argv: list[str]) -> int:
     try:
         result = get_command(build_app()).main(argv, prog_name=PROGRAM, standalone_mode=False)
-    except BrokenPipeError:
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # typer makes an exit code of 1 of it
+            raise leaving.__context__ from None
         raise
     except Reported as reported:
         if isinstance(reported.error, OutputError):
@@ -51,8 +53,6 @@ def _run_command(argv: list[str]) -> int:
             sys.stderr.write(f"{error}\n")
             return UsageError.exit_code
         failure = as_mlxchat_error(error)
-        if failure is not error:
-            failure.__cause__ = error
         _print_json_failure(failure, argv)
         return _explain(failure, argv)
     return result if isinstance(result, int) else 0

@@ -133,7 +133,9 @@ class FakeChat:
         yield self._done(assistant(text, reasoning), "length" if text.endswith("…") else "stop")
 
     def _hang(self, text: str) -> Iterator[Event]:
-        yield TextDelta(text) if text else Notice("nothing said yet")
+        if text:
+            yield TextDelta(text)
+        yield Notice("hanging")
         self.hanging.set()
         assert self._stopped.wait(PATIENCE_S), "nobody stopped the fake engine"
         yield self._done(replace(assistant(text), interrupted=True), "interrupted")

@@ -41,10 +41,8 @@ class Ended:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's, without what would change how the program behaves."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("MLXCHAT_", "NO_COLOR", "FORCE_"))
-    }
-    return {**kept, **(more or {})}
+    changing = ("MLXCHAT_", "NO_COLOR", "FORCE_COLOR")
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(changing)}, **(more or {})}
 
 
 def command(*arguments: str) -> list[str]:
@@ -57,7 +55,5 @@ def run_program(
     """Run `mlxchat ARGUMENTS` to its end. `stdin` is its input, or a file descriptor."""
     argv = command(*arguments) if fake else [sys.executable, "-m", "mlxchat", *arguments]
     source: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
-    done = subprocess.run(
-        argv, capture_output=True, env=environment(environ), timeout=PATIENCE_S, check=False, **source
-    )
+    done = subprocess.run(argv, **source, capture_output=True, env=environment(environ), timeout=PATIENCE_S)
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
