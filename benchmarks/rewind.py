@@ -24,11 +24,54 @@ from mlxchat.engine.messages import user
 from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from mlxchat.engine.stats import RequestStats
 
-WORDS = (
-    "cache window layer token block prompt restore rewind shared prefix writer thread index record offset answer "
-    "question tool result file line test build model memory disk river garden engine letter number colour"
-).split()
-COLUMNS = "model context turn prompt cached prefilled kind ttft uncached ratio written read".split()
+WORDS = [
+    "cache",
+    "window",
+    "layer",
+    "token",
+    "block",
+    "prompt",
+    "restore",
+    "rewind",
+    "shared",
+    "prefix",
+    "writer",
+    "thread",
+    "index",
+    "record",
+    "offset",
+    "answer",
+    "question",
+    "tool",
+    "result",
+    "file",
+    "line",
+    "test",
+    "build",
+    "model",
+    "memory",
+    "disk",
+    "river",
+    "garden",
+    "engine",
+    "letter",
+    "number",
+    "colour",
+]
+COLUMNS = [
+    "model",
+    "context",
+    "turn",
+    "prompt",
+    "cached",
+    "prefilled",
+    "kind",
+    "ttft",
+    "uncached",
+    "ratio",
+    "written",
+    "read",
+]
 
 
 @dataclass

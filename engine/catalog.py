@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import MlxchatError
 from . import backend, guard, models
 from .aliases import EMBEDDED
+from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
-from .shape import cache_shape, context_limit, text_config
 from .weights import WeightFile, read_header
 
 _FIT_TOKENS = 8192

@@ -111,7 +111,7 @@ class EngineLoop:
         logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
-            mx.async_eval(run.lazy)
+            _begin(run.lazy)
         self._runner.settle(live)
         live.append(run.prompt.ids[start:end])
         kind = next((mark.kind for mark in run.prompt.marks if mark.position == end), None)
@@ -139,7 +139,7 @@ class EngineLoop:
         if not last:
             logits = self._runner.forward(number, run.sequence.number, live, live.length, drawn)
             run.lazy = run.draw(logits, drawn)
-            mx.async_eval(run.lazy)
+            _begin(run.lazy)
         token = int(cast(int, drawn.item()))
         if forced is None and token in self._turns.end_ids:
             run.finish = "stop"
@@ -211,3 +211,8 @@ class EngineLoop:
     def _live(run: Run) -> LiveCache:
         assert run.sequence.live is not None
         return run.sequence.live
+
+
+def _begin(array: mx.array) -> None:
+    """Start computing without waiting."""
+    mx.async_eval(array)  # type: ignore[no-untyped-call]

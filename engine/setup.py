@@ -71,9 +71,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told."""
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
-    source, label = None, "the model's template"
-    if options.template is not None:
-        source, label = resolve_template(options.template, tokenizer.get_vocab())
+    source, label = resolve_template(options.template, tokenizer)
     renderer = PromptRenderer(tokenizer, source, label)
     script = None
     if switches.script is not None:
@@ -88,7 +86,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         model=model.name,
         context_limit=model.context_limit,
         template=label,
-        reasoning=renderer.markers.can_reason,
+        reasoning=renderer.markers.has_reasoning,
         tools=bool(tokenizer.has_tool_calling),
         reuse=reuse.works,
         cache_directory=str(_directory(options)) if reuse.store is not None else None,

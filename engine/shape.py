@@ -40,8 +40,8 @@ class Lead:
 class Shape:
     """after_user, after_tool: the lead by what the model answers to. user_header: what opens a user's turn.
 
-    turn_end: the control token that closes the model's turn in history, empty if there is none. drops_reasoning: whether
-    the reasoning of an answer is left out once a user message follows.
+    turn_end: the control token that closes the model's turn in history, empty if there is none.
+    drops_reasoning: whether the reasoning of an answer is left out once a user message follows.
     """
 
     after_user: Lead = Lead()

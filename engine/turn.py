@@ -10,7 +10,7 @@ from ..errors import ContextExceeded
 from .events import Notice, ToolCallDone, TurnDone
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, Message, TextPart, assistant, user
+from .messages import Generated, Message, TextPart
 from .prompts import Prompt, PromptRenderer
 from .request import Draw, Request, Run
 from .sampling import ThinkFloor, build
@@ -19,8 +19,6 @@ from .sequence import Sequence
 from .stats import rate
 from .switches import Switches
 from .tool_calls import reply_of
-
-_PROBE = "a thought that history may not keep"
 
 
 class TurnBuilder:
@@ -33,7 +31,6 @@ class TurnBuilder:
         self._markers = renderer.markers
         self._switches = switches
         self._script = script
-        self._drops_reasoning: bool | None = None
 
     # -- before ------------------------------------------------------------------------------------------------
 
@@ -65,11 +62,11 @@ class TurnBuilder:
 
     def _floor_ids(self) -> list[int]:
         """The end tokens, and every token that could begin the closing marker."""
-        tokenizer, close = self._model.tokenizer, self._markers.reasoning[0][1]
-        whole = tokenizer.get_vocab().get(close)
-        if whole is not None:
-            return [*self.end_ids, whole]
-        return [*self.end_ids, *(i for i in range(len(tokenizer)) if close[:2] in tokenizer.decode([i]))]
+        tokenizer, close = self._model.tokenizer, self._renderer.close_ids
+        if len(close) == 1:
+            return [*self.end_ids, *close]
+        start = self._markers.close[:2]
+        return [*self.end_ids, *(i for i in range(len(tokenizer)) if start in tokenizer.decode([i]))]
 
     def note_prompt(self, run: Run) -> None:
         """Once the sequence's old position is no longer needed: where the next prompt may part from this one."""
@@ -90,10 +87,7 @@ class TurnBuilder:
         """Whether the template will drop part of this reply once another user message follows."""
         if not (run.stats.reasoning_tokens or run.prompt.scaffold_ids):
             return False
-        if self._drops_reasoning is None:
-            history = [user("a"), assistant("b", reasoning=_PROBE), user("c")]
-            self._drops_reasoning = _PROBE not in self._renderer.render(history).text
-        return self._drops_reasoning
+        return self._renderer.drops_reasoning(run.request.options.thinking)
 
     # -- after -------------------------------------------------------------------------------------------------
 
