@@ -169,6 +169,8 @@ class Store:
 
         Returns the entries that failed, which are dropped from the index. What a sink raises is raised here.
         """
+        if self._closed:
+            return [entry for entry, _ in jobs]
         with self.pinned([entry for entry, _ in jobs]):
             batch = self._reader.read(jobs)
             for entry, why in batch.failed:

@@ -445,8 +445,10 @@ def test_a_closed_store_holds_nothing_and_says_so(make, files):
     assert files.arrived.wait(10)
     threading.Timer(0.1, files.gate.set).start()
     assert store.accepts
+    entry = entry_at(store, LINE.place(BLOCK))
     store.close()
     store.close()
+    assert read_back(store, [entry]) == ([], [entry])
     assert not store.accepts
     assert put(store, LINE.place(BLOCK), BLOCK, wait=True) == "off"
     assert store.lookup(LINE.keys[0], LINE.ids) == []
