@@ -38,10 +38,12 @@ class Lead:
 
 @dataclass(frozen=True)
 class Shape:
-    """after_user, after_tool: the lead by what the model answers to. user_header: what opens a user's turn.
+    """What surrounds the words of a turn.
 
-    turn_end: the control token that closes the model's turn in history, empty if there is none.
-    drops_reasoning: whether the reasoning of an answer is left out once a user message follows.
+    after_user, after_tool  the lead, by what the model answers to
+    user_header             what opens a user's turn
+    turn_end                the control token that closes the model's turn in history, empty if there is none
+    drops_reasoning         whether an answer's reasoning is left out once a user message follows
     """
 
     after_user: Lead = Lead()
