@@ -9,10 +9,9 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import TinyGguf, write_gemma3, write_llama
-
 from mlxchat.engine import gguf_import
 from mlxchat.errors import ModelIncomplete, ModelUnsupported
+from support.gguf_files import TinyGguf, write_gemma3, write_llama
 
 pytestmark = pytest.mark.exact
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ import pytest
 import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.gguf_files import SPACE, byte_alphabet, gemma_vocabulary, write_llama
-
 from mlxchat.engine import gguf_import, gguf_tokenizer
 from mlxchat.engine.gguf_tokenizer import Vocabulary, build, merges_from_scores
 from mlxchat.errors import ModelUnsupported
+from support.gguf_files import SPACE, byte_alphabet, gemma_vocabulary, write_llama
 
 pytestmark = pytest.mark.exact
 
@@ -22,7 +22,22 @@ _WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p
 _TEXTS = st.lists(
     st.one_of(
         st.sampled_from(
-            ["hello", " world", "the", "then", "  ", "   x", "\n", "\n\n\n", "\t\t", "<h1>", "1then", "don't", SPACE, "🎉"]
+            [
+                "hello",
+                " world",
+                "the",
+                "then",
+                "  ",
+                "   x",
+                "\n",
+                "\n\n\n",
+                "\t\t",
+                "<h1>",
+                "1then",
+                "don't",
+                SPACE,
+                "🎉",
+            ]
         ),
         st.text(max_size=6),
     ),
@@ -72,7 +87,7 @@ def slow_byte_bpe(vocabulary: Vocabulary, text: str) -> list[int]:
         for word in _WORDS.findall(stretch):
             parts = [letters[b] for b in word.encode()]
             while True:
-                pairs = [(rank[pair], i) for i, pair in enumerate(zip(parts, parts[1:], strict=False)) if pair in rank]
+                pairs = [(rank[pair], i) for i, pair in enumerate(itertools.pairwise(parts)) if pair in rank]
                 if not pairs:
                     break
                 _, i = min(pairs)
@@ -111,7 +126,9 @@ def test_planted_fault_in_the_gemma_rules_shows(fault: str, monkeypatch: pytest.
     else:
         monkeypatch.setattr(gguf_tokenizer, "USER_DEFINED", 99)
     faulty = build(gemma())
-    assert any(gemma_differs(text, faulty, _ORACLE) for text in ("hello then", "a\n\n\nb", "  x", "1then", "the  world"))
+    assert any(
+        gemma_differs(text, faulty, _ORACLE) for text in ("hello then", "a\n\n\nb", "  x", "1then", "the  world")
+    )
 
 
 @_SETTINGS
