@@ -79,7 +79,8 @@ def test_every_module_and_data_file_is_in_the_wheel(built: Path) -> None:
 
 def test_the_sdist_can_be_built_from(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
-    names = {name.split("/", 1)[1] for name in tarfile.open(sdist).getnames() if "/" in name}
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "errors.py", "cli/main.py"} <= names
 
 
