@@ -42,11 +42,7 @@ def list_command(json_output: Json = False, offline: Offline = False) -> None:
 
 
 def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:
-    notes = [
-        word
-        for word, said in (("vision", entry.vision), ("tools", entry.tools), ("reasoning", entry.reasoning))
-        if said
-    ]
+    notes = _abilities(entry)
     if entry.problem:
         notes = [entry.problem]
     elif not entry.fits:
@@ -63,30 +59,41 @@ def info_command(
     offline: Offline = False,
 ) -> None:
     """Describe one model on this machine. Loads nothing and never connects, --offline or not."""
-    from ..engine.aliases import size_text
     from ..engine.catalog import info
 
     entry = info(name)
     if json_output:
         _print_json({"schema": "mlxchat.model/1", **entry.to_json()})
         return
+    for title, value in _description(entry).items():
+        if value:
+            typer.echo(f"{title + ':':10}{_plain(value)}")
+
+
+def _description(entry: ModelInfo) -> dict[str, str]:
+    """Titles and values of `info`, in order."""
+    from ..engine.aliases import size_text
+    from ..engine.catalog import FIT_TOKENS
+
     per_token = "unknown" if entry.kv_bytes_per_token is None else f"{entry.kv_bytes_per_token:,} bytes a token"
-    lines = {
-        "name": entry.name + (f" ({entry.label})" if entry.label else ""),
+    tokens = min(FIT_TOKENS, entry.context_limit)
+    fits = "fits" if entry.fits else "does not fit now"
+    return {
+        "name": f"{entry.name} ({entry.label})" if entry.label else entry.name,
         "folder": entry.path,
         "kind": entry.kind,
         "weights": f"{entry.weights}, {size_text(entry.disk_bytes)} on disk",
         "context": f"{entry.context_limit:,} tokens",
         "KV cache": f"{per_token} in the global layers",
-        "memory": f"{size_text(entry.memory_bytes)} with 8,192 tokens, "
-        + ("fits" if entry.fits else "does not fit now"),
-        "template": ", ".join(w for w, said in (("tools", entry.tools), ("reasoning", entry.reasoning)) if said)
-        or "plain chat",
+        "memory": f"{size_text(entry.memory_bytes)} at {tokens:,} tokens, {fits}",
+        "template": ", ".join(_abilities(entry)) or "plain chat",
         "problem": entry.problem,
     }
-    for title, value in lines.items():
-        if value:
-            typer.echo(f"{title + ':':10}{_plain(value)}")
+
+
+def _abilities(entry: ModelInfo) -> list[str]:
+    said = (("vision", entry.vision), ("tools", entry.tools), ("reasoning", entry.reasoning))
+    return [word for word, has in said if has]
 
 
 @app.command("pull")

@@ -15,7 +15,7 @@ from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
 from .weights import WeightFile, read_header
 
-_FIT_TOKENS = 8192
+FIT_TOKENS = 8192
 _METAL_SHARE = 0.7
 
 
@@ -75,7 +75,7 @@ def describe(folder: ModelFolder) -> ModelInfo:
     float_bytes = 4 if backend.compute_dtype() == "float32" else None
     shape = cache_shape(config, float_bytes or 2)
     limit = context_limit(config)
-    memory = sum(f.memory_bytes(float_bytes) for f in files) + shape.total_bytes(min(_FIT_TOKENS, limit))
+    memory = sum(f.memory_bytes(float_bytes) for f in files) + shape.total_bytes(min(FIT_TOKENS, limit))
     template = _template(folder.path)
     return ModelInfo(
         name=folder.name,

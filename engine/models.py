@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +85,9 @@ def ensure(
 
 def _by_part(name: str, known: list[ModelFolder], offline: bool) -> ModelFolder:
     part = name.lower()
-    last = [f for f in known if f.name.lower().rpartition("/")[2] == part]
-    found = last or [f for f in known if part in f.name.lower()]
+    found = [f for f in known if part in (f.name.lower(), f.name.lower().rpartition("/")[2])]
+    if not found and "/" not in name:  # a whole repository's name never means a longer one
+        found = [f for f in known if part in f.name.lower()]
     names = sorted({f.name for f in found})
     if len(names) > 1:
         shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
@@ -109,9 +111,7 @@ def not_here(name: str, offline: bool) -> ModelNotFound:
 
 def is_repository(name: str) -> bool:
     """Whether `name` has the form of a Hugging Face repository, owner/model."""
-    owner, slash, model = name.partition("/")
-    allowed = "-_."
-    return bool(slash and owner and model) and all(c.isalnum() or c in allowed for c in owner + model)
+    return re.fullmatch(r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*", name, re.ASCII) is not None
 
 
 def _is_path(name: str) -> bool:
@@ -217,4 +217,15 @@ def weight_files(path: Path) -> list[Path]:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelIncomplete(f"{index} is broken: {error}", "fetch the model again") from error
         return [path / name for name in sorted(names) if os.sep not in str(name)]
-    return sorted(path.glob("model*.safetensors"))
+    return _with_missing_shards(sorted(path.glob("model*.safetensors")))
+
+
+def _with_missing_shards(files: list[Path]) -> list[Path]:
+    """The files, and those that a name like model-00001-of-00003 says must be there too."""
+    wanted = set(files)
+    for file in files:
+        if match := re.fullmatch(r"(model.*)-(\d+)-of-(\d+)\.safetensors", file.name):
+            stem, digits, count = match.groups()
+            names = (f"{stem}-{i:0{len(digits)}d}-of-{count}.safetensors" for i in range(1, min(int(count), 9999) + 1))
+            wanted.update(file.with_name(name) for name in names)
+    return sorted(wanted)

@@ -1,0 +1,81 @@
+"""Which BLAS a process gets, and that choosing it never starts MLX."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlxchat.engine import backend
+
+pytestmark = [
+    pytest.mark.exact,
+    pytest.mark.skipif(sys.platform != "linux", reason="Metal needs no BLAS"),
+]
+
+
+def run(code: str, **environment: str) -> str:
+    path = os.pathsep.join(p for p in sys.path if p)
+    clean = {k: v for k, v in os.environ.items() if k not in ("MLXCHAT_BLAS", "OPENBLAS_CORETYPE")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nfrom mlxchat.engine import backend\n{code}"],
+        capture_output=True,
+        text=True,
+        env={**clean, "PYTHONPATH": path, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_preparing_imports_no_mlx_and_is_done_once() -> None:
+    code = "print(backend.prepare() is backend.prepare(), any(m.split('.')[0] == 'mlx' for m in sys.modules))"
+    assert run(code) == "True False"
+
+
+def test_a_fast_blas_is_found_and_takes_the_products_over() -> None:
+    code = "b = backend.prepare(); print(b.kind, backend.measure_gflops(256))"
+    fast_kind, fast = run(code).split()
+    off_kind, off = run(code, MLXCHAT_BLAS="off").split()
+    assert (fast_kind, off_kind) == ("fast", "off")
+    assert float(fast) > 4 * float(off)
+
+
+def test_the_kernel_is_named_from_the_processors_flags() -> None:
+    code = "import os; backend.prepare(); print(os.environ.get('OPENBLAS_CORETYPE'))"
+    flags = backend._cpu_flags()
+    expected = "SkylakeX" if "avx512f" in flags else "Haswell" if "avx2" in flags else "None"
+    assert run(code) == expected
+    assert run(code, OPENBLAS_CORETYPE="Nehalem") == "Nehalem"
+
+
+def test_a_path_is_used_and_a_wrong_one_is_an_error(tmp_path: Path) -> None:
+    library = run("print(backend.prepare().library)")
+    assert run("print(backend.prepare().library)", MLXCHAT_BLAS=library) == library
+    code = (
+        "from mlxchat.errors import UsageError\n"
+        "try:\n    backend.prepare()\nexcept UsageError as e:\n    print(e.exit_code, 'MLXCHAT_BLAS' in e.message)"
+    )
+    assert run(code, MLXCHAT_BLAS=str(tmp_path / "none.so")) == "2 True"
+    assert run(code, MLXCHAT_BLAS="libm.so.6") == "2 True"
+
+
+def test_too_late_is_said() -> None:
+    code = "import mlx.core; print(backend.prepare().kind, '|'.join(backend.describe()))"
+    assert run(code).startswith("late ")
+    assert "imported first" in run(code)
+
+
+def test_without_any_blas_the_advice_names_what_to_install() -> None:
+    code = "backend._candidates = lambda: iter(()); print(*backend.describe(), sep='|')"
+    line, advice = run(code).split("|")
+    assert "slow" in line
+    assert "libopenblas" in advice
+
+
+def test_this_process_keeps_the_wheels_own_blas() -> None:
+    """The bit-exact tests of this process mean nothing on another one; `make test` switches it off for them."""
+    assert backend.prepare().kind == ("off" if os.environ.get("MLXCHAT_BLAS") == "off" else "fast")
+    assert backend.compute_dtype() == "float32"
