@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # tests/, so that nothing here shadows a module by its name
 
 from mlxchat.cli import chat_run
 from mlxchat.cli.main import main
