@@ -153,8 +153,10 @@ def test_a_home_that_cannot_be_written_costs_only_history(tmp_path: Path) -> Non
 
 
 def test_escape_sequences_of_the_model_do_nothing(terminal: Terminal) -> None:
-    terminal.send("say a\x16\x1b[2Jb" + ENTER)
-    terminal.wait_for(r"(?m)^ab\nprompt")
+    terminal.line("erase nothing")
+    terminal.wait_for(r"(?m)^nothing!\nprompt")
+    assert "erase nothing" in terminal.text
+    assert "\x1b]0;" not in terminal.raw
 
 
 def test_no_colour_when_told(home: Path) -> None:
