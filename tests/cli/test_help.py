@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlxchat.cli.other_commands import OTHER_COMMANDS
+from mlxchat.cli.routing import COMMANDS
 from support.flags_page import chat_params, names, page
 from support.run_program import environment, run_program
 
@@ -68,3 +70,16 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "typer" in loaded
     assert not set(HEAVY) & set(loaded)
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_COMMANDS))
+def test_the_help_line_of_a_command_is_its_own(name: str) -> None:
+    command = OTHER_COMMANDS[name].load(name)
+    assert command.name == name
+    assert " ".join(command.help.split()).startswith(OTHER_COMMANDS[name].summary)
+    assert OTHER_COMMANDS[name].summary in " ".join(run_program("--help").out.split())
+    assert run_program(name, "--help").code == 0
+
+
+def test_every_command_is_reserved() -> None:
+    assert set(OTHER_COMMANDS) < set(COMMANDS)
