@@ -7,7 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ..errors import UsageError
 from .chat_command import chat
+from .other_commands import OTHER_COMMANDS
 from .routing import DEFAULT_COMMAND, OptionTable, route
 
 HELP = """Chat with a model on this machine; reasoning that a later turn drops is never paid for twice.
@@ -27,10 +29,19 @@ class Program(TyperGroup):
     """The root. It routes argv before it parses, so completion sees what a run would."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what `route` makes of `args`. While completing, a line without a word stays the root's."""
-        if not ctx.resilient_parsing:
-            args = route(args, self.option_table(), self.commands)
+        """Parse what `route` makes of `args`. While completing, an empty or a wrong line stays the root's."""
+        if args or not ctx.resilient_parsing:
+            try:
+                args = route(args, self.option_table(), self.list_commands(ctx))
+            except UsageError:
+                if not ctx.resilient_parsing:
+                    raise
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Command names, and the chat's options as the program's own."""
+        found = super().shell_complete(ctx, incomplete)
+        return [*found, *self.commands[DEFAULT_COMMAND].shell_complete(ctx, incomplete)]
 
     def option_table(self) -> OptionTable:
         """The options of chat that take a value, and the root's own options."""
@@ -47,6 +58,20 @@ class Program(TyperGroup):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What may follow `mlxchat`."""
         return ["[OPTIONS]", "[PROMPT]..."]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every command of this version."""
+        return [*self.commands, *OTHER_COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, imported now if need be; None if there is none."""
+        other = OTHER_COMMANDS.get(cmd_name)
+        return other.load(cmd_name) if other else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the other commands' names and help lines, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, other.summary) for name, other in OTHER_COMMANDS.items()])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write chat's options, the root's own, and the commands."""
@@ -81,19 +106,8 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     app.command(DEFAULT_COMMAND, cls=ChatCommand, hidden=True)(chat)
-    _mount_commands(app)
     return app
 
 
 def _root() -> None:
     pass
-
-
-def _mount_commands(app: typer.Typer) -> None:
-    try:
-        from .doctor import doctor
-        from .model_commands import app as models_app
-    except ModuleNotFoundError:
-        return
-    app.add_typer(models_app, name="models")
-    app.command("doctor")(doctor)

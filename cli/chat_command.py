@@ -1,6 +1,7 @@
-"""The hidden command `chat`: its options and nothing else. What it does is imported only when it runs."""
+"""The hidden command `chat`: its options and nothing else. What it does is imported only when it runs.
 
-from __future__ import annotations
+Annotations are not put off here: typer would compile each of them again, and --help be slower for it.
+"""
 
 from typing import Annotated, Any, Literal
 

@@ -67,4 +67,6 @@ def _parser_error(error: TyperException) -> MlxchatError:
         return MlxchatError(words)
     context = getattr(error, "ctx", None)
     path = context.command_path if context else PROGRAM
-    return UsageError(words, f"see {path.removesuffix(f' {DEFAULT_COMMAND}')} --help; after -- everything is prompt")
+    if path in (PROGRAM, f"{PROGRAM} {DEFAULT_COMMAND}"):
+        return UsageError(words, f"see {PROGRAM} --help; after -- everything is prompt")
+    return UsageError(words, f"see {path} --help")

@@ -9,13 +9,13 @@ from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, Text
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .output import Output
+from .streams import Streams
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
     from ..engine.engine import EngineInfo
-    from .streams import Streams
 
-CHAT, TURNS, EVENT = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1"
+CHAT, TURNS, EVENT, ERROR = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1", "mlxchat.error/1"
 
 
 class JsonOutput(Output):
@@ -111,6 +111,15 @@ class JsonlOutput(Output):
 def output_for(streams: Streams, jsonl: bool, turns: bool) -> Output:
     """The output that --jsonl, or else --json, asks for."""
     return JsonlOutput(streams) if jsonl else JsonOutput(streams, turns)
+
+
+def print_failure(error: MlxchatError, command: str | None, options: list[str]) -> None:
+    """Print what a command that never began to work leaves: for the chat its own schema, else `mlxchat.error/1`."""
+    streams = Streams(verbosity=-1)
+    if command in (None, "chat"):
+        output_for(streams, jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
+    else:
+        write_json(streams, failure_object(ERROR, error, ""))
 
 
 def chat_object(result: TurnResult, model: str) -> dict[str, Any]:

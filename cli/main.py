@@ -12,7 +12,7 @@ from typer.main import get_command
 from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .app import build_app
 from .failures import Reported, as_mlxchat_error, lines, output_error
-from .routing import PROGRAM
+from .routing import COMMANDS, PROGRAM
 
 DEBUG_VARIABLE = "MLXCHAT_DEBUG"
 
@@ -86,10 +86,9 @@ def _print_json_failure(error: MlxchatError, argv: list[str]) -> None:
     """With --json or --jsonl on the command line stdout holds JSON even when the command never ran."""
     options = _options(argv)
     if "--json" in options or "--jsonl" in options:
-        from .json_output import output_for
-        from .streams import Streams
+        from .json_output import print_failure
 
-        output_for(Streams(verbosity=-1), jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
+        print_failure(error, command=argv[0] if argv[0] in COMMANDS else None, options=options)
 
 
 def _give_up_stdout() -> None:

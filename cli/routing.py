@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -113,6 +112,8 @@ def _check_command(word: str, at: int, args: Sequence[str], built: Collection[st
 
 
 def _forced(args: Sequence[str]) -> str:
+    import shlex
+
     whole = shlex.join([PROGRAM, DEFAULT_COMMAND, *args])
     if len(whole) <= _LONGEST_ECHO and whole.isprintable():
         return whole

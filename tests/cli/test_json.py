@@ -25,9 +25,11 @@ def test_the_schemas_are_schemas(name: str) -> None:
 
 
 def test_the_schemas_agree_with_each_other_and_with_the_code() -> None:
-    assert set(SCHEMAS) == {"chat-1", "turns-1", "event-1"}
+    assert set(SCHEMAS) == {"chat-1", "turns-1", "event-1", "error-1"}
     for definition in ("request_stats", "run_stats", "tool_call", "usage", "finish_reason", "error"):
-        assert len({json.dumps(schema["$defs"][definition]) for schema in SCHEMAS.values()}) == 1
+        texts = [json.dumps(s["$defs"][definition]) for s in SCHEMAS.values() if definition in s["$defs"]]
+        assert len(set(texts)) == 1
+        assert len(texts) >= 3
     assert SCHEMAS["chat-1"]["$defs"]["chat"] == SCHEMAS["turns-1"]["$defs"]["chat"]
     definitions = SCHEMAS["chat-1"]["$defs"]
     assert definitions["request_stats"]["required"] == list(RequestStats().to_json())
@@ -98,6 +100,14 @@ def test_a_failure_of_usage_with_turns_has_the_turns_schema() -> None:
     assert value["schema"] == "mlxchat.turns/1"
     value = validate(run_program("--turns", "/absent", "--json", "--bogus").json)
     assert value["schema"] == "mlxchat.turns/1"
+
+
+def test_other_commands_fail_in_json_too() -> None:
+    done = run_program("models", "info", "no-such-model", "--json")
+    assert validate(done.json)["schema"] == "mlxchat.error/1"
+    assert done.code == 69
+    assert len(done.error_lines) == 2
+    assert validate(run_program("doctor", "--bogus", "--json").json)["error"]["code"] == "usage"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ hang silently   waits until it is stopped, and has said nothing
 fail TEXT       says TEXT, then fails as an engine does
 too long        fails as a prompt longer than the context does
 call NAME       calls a tool
+erase TEXT      answers TEXT! with sequences inside that erase the screen and set its title
 crash           raises what no engine should
 anything else   is answered by an echo
 """
@@ -110,12 +111,14 @@ class FakeChat:
         if rule == "crash":
             raise ZeroDivisionError("a fault on purpose")
         if prompt == "too long":
-            yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it"), "")
+            yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it shorter"), "")
         elif rule == "fail":
             yield TextDelta(rest)
             yield self._failed(EngineFailed("the model run failed", "try again"), rest)
         elif rule == "hang":
             yield from self._hang("" if rest == "silently" else rest)
+        elif rule == "erase":
+            yield from self._say(f"{rest}\x1b[2J\x1b]0;{rest}\x07!")
         elif rule == "call":
             yield ToolCallDone(ToolCall("c1", rest, {"x": 1}))
             yield self._done(replace(assistant(""), tool_calls=(ToolCall("c1", rest, {"x": 1}),)), "stop")

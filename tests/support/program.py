@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # tests/, so that nothing here shadows a module by its name
 
-from mlxchat.cli import chat_run
-from mlxchat.cli.main import main
-from support.fake_engine import FakeChat, FakeEngine
+from mlxchat.cli import chat_run  # noqa: E402
+from mlxchat.cli.main import main  # noqa: E402
+from support.fake_engine import FakeChat, FakeEngine  # noqa: E402
 
 
 def no_download(*_names: Any, **_flags: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,10 +31,19 @@ class _Screen(pyte.HistoryScreen):
 class Terminal:
     """A context manager round one run of the program."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        env = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", **(environment or {})}
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        program: str = sys.executable,
+    ) -> None:
         self._child = pexpect.spawn(
-            sys.executable, list(arguments), env=env, dimensions=(ROWS, COLUMNS), encoding="utf-8", timeout=PATIENCE_S
+            program,
+            list(arguments),
+            env={**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
+            dimensions=(ROWS, COLUMNS),
+            encoding="utf-8",
+            timeout=PATIENCE_S,
         )
         self._child.delaybeforesend = None
         self.raw = ""

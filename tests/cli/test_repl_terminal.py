@@ -1,0 +1,183 @@
+"""The conversation in a real terminal: keys, screen, history file."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.run_program import PROGRAM, environment
+from support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def opened(home: Path, *arguments: str, **more: str) -> Terminal:
+    return Terminal([str(PROGRAM), *arguments], {**environment(), "MLXCHAT_HOME": str(home), **more})
+
+
+@pytest.fixture
+def terminal(home: Path) -> Iterator[Terminal]:
+    with opened(home) as terminal:
+        terminal.wait_for_prompt()
+        yield terminal
+
+
+def test_a_conversation(terminal: Terminal) -> None:
+    assert "fake · context 2,048 tokens · /help" in terminal.text
+    terminal.line("think hello")
+    terminal.wait_for(r"because\n\nhello\nprompt 4,210 \(4,096 cached, 114 new\).*ctx 12 %\n>$")
+    assert "\x1b[2mbeca" in terminal.raw, "reasoning is dim"
+    terminal.line("/exit")
+    assert terminal.wait_for_exit() == 0
+
+
+def test_ctrl_d_leaves(terminal: Terminal) -> None:
+    terminal.send(CTRL_D)
+    assert terminal.wait_for_exit() == 0
+
+
+def test_ctrl_c_keeps_the_partial_answer_and_the_program(terminal: Terminal) -> None:
+    terminal.line("hang so far")
+    terminal.wait_for("hanging", after="so far")
+    terminal.send(CTRL_C)
+    terminal.wait_for(r"what was said is kept\)\n>$")
+    terminal.line("say more")
+    terminal.wait_for(r"(?m)^more$")
+
+
+def test_ctrl_c_before_a_word_gives_the_message_back(terminal: Terminal) -> None:
+    terminal.line("hang silently")
+    terminal.wait_for("hanging", after="silently")
+    terminal.send(CTRL_C)
+    terminal.wait_for("before a word was said")
+    terminal.wait_for_prompt("hang silently")
+
+
+def test_a_signal_stops_as_the_key_does(terminal: Terminal) -> None:
+    terminal.line("hang so far")
+    terminal.wait_for("hanging", after="so far")
+    os.kill(terminal.pid, signal.SIGINT)
+    terminal.wait_for(r"what was said is kept\)\n>$")
+
+
+def test_ctrl_c_at_the_prompt(terminal: Terminal) -> None:
+    terminal.send("half a line")
+    terminal.wait_for_prompt("half a line")
+    terminal.send(CTRL_C)
+    terminal.wait_for_prompt()
+    terminal.send(CTRL_C)
+    terminal.wait_for(r"Ctrl-C once more, or Ctrl-D, to leave\)\n>$")
+    terminal.send(CTRL_C)
+    assert terminal.wait_for_exit() == 0
+
+
+@pytest.mark.parametrize("newline", [ALT_ENTER, CTRL_J, f"\\{ENTER}"])
+def test_several_lines(terminal: Terminal, newline: str) -> None:
+    terminal.send("say one")
+    terminal.send(newline)
+    terminal.send("two")
+    terminal.wait_for(r"> say one\n… two")
+    terminal.send(ENTER)
+    terminal.wait_for(r"(?m)^one\ntwo\nprompt")
+
+
+def test_a_block(terminal: Terminal) -> None:
+    terminal.line('"""')
+    terminal.line("say /exit")
+    terminal.line("two")
+    terminal.line('"""')
+    terminal.wait_for(r"(?m)^/exit\ntwo\nprompt")
+
+
+def test_a_paste_is_one_message(terminal: Terminal) -> None:
+    terminal.send("\x1b[200~say one\ntwo\x1b[201~")
+    terminal.wait_for(r"> say one\n… two")
+    terminal.send(ENTER)
+    terminal.wait_for(r"(?m)^one\ntwo\nprompt")
+
+
+def test_undo_offers_the_message(terminal: Terminal) -> None:
+    terminal.line("say one")
+    terminal.wait_for(r"ctx 12 %\n>$")
+    terminal.line("/undo")
+    terminal.wait_for_prompt("say one")
+
+
+def test_a_failed_turn_offers_the_message(terminal: Terminal) -> None:
+    terminal.line("too long")
+    terminal.wait_for(r"mlxchat: the prompt has 9,999 tokens.*\nmake it shorter")
+    terminal.wait_for_prompt("too long")
+
+
+def test_an_unknown_command_is_not_sent(terminal: Terminal) -> None:
+    terminal.line("/sats")
+    terminal.wait_for(r"did you mean /stats\?")
+    terminal.wait_for_prompt("/sats")
+    assert "You said" not in terminal.text
+
+
+def test_history_is_kept_for_its_owner_only(home: Path) -> None:
+    with opened(home) as first:
+        first.wait_for_prompt()
+        first.line("say remembered")
+        first.wait_for(r"ctx 12 %\n>$")
+        first.send(CTRL_D)
+        first.wait_for_exit()
+    [path] = [path for path in home.rglob("*") if "say remembered" in path.read_text(encoding="utf-8")]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    with opened(home) as second:
+        second.wait_for_prompt()
+        second.send(UP)
+        second.wait_for_prompt("say remembered")
+
+
+def test_a_home_that_cannot_be_written_costs_only_history(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with opened(tmp_path / "file") as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("say still here")
+        terminal.wait_for(r"(?m)^still here$")
+
+
+def test_escape_sequences_of_the_model_do_nothing(terminal: Terminal) -> None:
+    terminal.line("erase nothing")
+    terminal.wait_for(r"(?m)^nothing!\nprompt")
+    assert "erase nothing" in terminal.text
+    assert "\x1b]0;" not in terminal.raw
+
+
+def test_no_colour_when_told(home: Path) -> None:
+    with opened(home, NO_COLOR="1") as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("think plainly")
+        terminal.wait_for(r"ctx 12 %\n>$")
+        assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", terminal.raw)
+
+
+def test_quiet(home: Path) -> None:
+    with opened(home, "-q") as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("think hello")
+        terminal.wait_for(r"> think hello\nhello\n>$")
+
+
+def test_json_and_redirected_output_are_no_conversation(home: Path) -> None:
+    with opened(home, "--json") as terminal:
+        assert terminal.wait_for_exit() == 2
+        assert "JSON output needs a prompt" in terminal.text
+    pipe = f"{shlex.join([sys.executable, str(PROGRAM)])} | cat"
+    with Terminal(["-c", pipe], environment(), program="/bin/sh") as terminal:
+        terminal.wait_for("there is no prompt, and stdout is no terminal")
