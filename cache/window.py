@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
-SLACK = 256  # rows kept beyond the window: short rewinds stay in memory, and decode compacts once per block
+SLACK = 128  # rows kept beyond the window: short rewinds stay in memory, and decode compacts once in 128 tokens
 
 
 class WindowKVCache(RotatingKVCache):  # type: ignore[misc]

@@ -78,7 +78,6 @@ class Run:
         self.segments: list[Segment] = []
         self.finish: FinishReason | None = None
         self.stops = StopStrings(request.options.sampling.stop)
-        self.budget_closed = False
         self.message: Message | None = None
         self.prefill_started = 0.0
         self.prefill_ended = 0.0

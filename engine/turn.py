@@ -77,10 +77,12 @@ class TurnBuilder:
     # -- during ------------------------------------------------------------------------------------------------
 
     def close_at_budget(self, run: Run) -> None:
-        """When the reasoning has used its budget, feed the closing marker in place of sampled ids."""
+        """When the reasoning has used its budget, feed the closing marker in place of sampled ids.
+
+        A model that opens another thought after that has it closed at once.
+        """
         budget = run.request.options.thinking.budget
-        if budget is not None and run.thinking and not run.budget_closed and run.stats.reasoning_tokens >= budget:
-            run.budget_closed = True
+        if budget is not None and run.thinking and not run.forced and run.stats.reasoning_tokens >= budget:
             run.forced.extend(self._renderer.budget_close_ids)
 
     def will_drop(self, run: Run) -> bool:
