@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mlxchat.engine.shape import cache_shape, context_limit, layer_kinds
+from mlxchat.engine.kv_shape import cache_shape, context_limit, layer_kinds
 
 pytestmark = pytest.mark.exact
 
