@@ -61,7 +61,10 @@ class Layout:
         return [one for piece in self.pieces for one in piece.ids]
 
     def position(self, offset: int) -> int:
-        """The number of leading tokens that lie wholly before the character at `offset`."""
+        """The number of leading tokens that lie wholly before the character at `offset`.
+
+        Only those that are the same when the text ends there: one or two fewer than could be, inside a word.
+        """
         at = bisect_left(self._ends, offset)
         if at == len(self.pieces):
             return self.length
@@ -73,10 +76,11 @@ class Layout:
         shorter = self._encode(piece.before, piece.start, offset, "")
         return piece.first + common_length(piece.ids, shorter)
 
-    def shared_position(self, offset: int, other: str) -> int:
-        """The number of leading tokens shared with a prompt whose text is `other`, equal to this one up to `offset`.
+    def shared_position(self, offset: int, other: str, start: int = 0) -> int:
+        """The number of leading tokens shared with a prompt whose text is equal to this one's to `offset`.
 
-        Text before `offset` may be tokenized otherwise when other text follows; those tokens are not shared.
+        other: that prompt's text from `start` on, the end of a control token at or before `offset`. Text before
+        `offset` may be tokenized otherwise when other text follows; those tokens are not shared.
         """
         at = bisect_left(self._ends, offset)
         if at == len(self.pieces):
@@ -84,8 +88,9 @@ class Layout:
         piece = self.pieces[at]
         if piece.kind != "text":
             return piece.first + (len(piece.ids) if offset == piece.end else 0)
-        end, after = _text_end(self._encoder, self._protector, other, piece.start)
-        text = self._protector.restore(other[piece.start : end])
+        begin = piece.start - start
+        end, after = _text_end(self._encoder, self._protector, other, begin)
+        text = self._protector.restore(other[begin:end])
         shared = common_length(piece.ids, self._encoder.between(piece.before, text, after))
         return min(piece.first + shared, self.position(offset))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +20,7 @@ from .protect import MAX_SENTINELS, Protector, sentinel
 from .rendering import ChatTemplate, Plain, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
-from .stable import stable_position, tool_futures, user_futures
+from .stable import Edge, find_edge, tool_futures, user_futures
 from .tool_calls import ToolCallReader, parser_for
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ MarkKind = Literal["system_end", "user_start", "past_stable", "stable_user", "st
 
 
 _BY_TEMPLATE = ThinkingOptions()
+_EDGES_KEPT = 64
 
 
 @dataclass(frozen=True, order=True)
@@ -97,6 +100,7 @@ class PromptRenderer:
         self._content_scanner = Scanner([*self.encoder.control.ids, *self.markers.strings])
         self._parse_call = parser_for(tokenizer, self.markers, source)
         self._recent_turns = recent_turns
+        self._edges: OrderedDict[tuple[Any, ...], tuple[tuple[Message, ...], Edge]] = OrderedDict()
         self._shapes: dict[tuple[bool | None, bool], Shape] = {}
 
     @property
@@ -170,8 +174,9 @@ class _Request:
         self._thinking = thinking
         self._date = date
         self._protector = Protector(owner._content_scanner, owner.encoder.hides_control)
-        self._plain: list[Plain] = self._protector.protect([plain_message(message) for message in messages])
+        # the tools first, so that stand-ins of the messages stay the same while the conversation grows
         self._tools: list[Plain] = self._protector.protect(list(tools))
+        self._plain: list[Plain] = self._protector.protect([plain_message(message) for message in messages])
         self._raw_tools = tools
 
     def prompt(self) -> Prompt:
@@ -186,7 +191,7 @@ class _Request:
         marks = {
             *self._starts(layout, anchors, shape),
             *self._past(layout, anchors, shape),
-            *self._stable(layout, scaffold_start),
+            *self._stable(layout, scaffold_start, shape),
         }
         _, state = parse(owner.markers, lead.scaffold)
         ids = np.array(layout.ids(), dtype=np.int32)
@@ -252,11 +257,30 @@ class _Request:
     def _past(self, layout: Layout, anchors: dict[int, int], shape: Shape) -> Iterator[Mark]:
         last = len(self._messages) - 1
         for index in [index for index in self._user_turns() if index != last][-self._owner._recent_turns :]:
-            earlier = self._plain[: index + 1]
             cap = self._reply_cap(layout.text, anchors.get(index), shape.after_user.header)
-            position = stable_position(layout, earlier, user_futures(bool(self._tools)), self._render, cap)
-            if position is not None:
-                yield Mark(position, "past_stable")
+            edge = self._past_edge(layout.text, index, shape, cap)
+            if edge is not None:
+                yield Mark(edge.position(layout), "past_stable")
+
+    def _past_edge(self, text: str, index: int, shape: Shape, cap: int) -> Edge | None:
+        """The edge of the request whose last message was the user message `index`, remembered from turn to turn."""
+        earlier = tuple(self._messages[: index + 1])
+        key = (id(earlier[-1]), index, self._thinking.enabled, self._date, json.dumps(self._tools))
+        known = self._owner._edges.get(key)
+        if known is not None and all(a is b for a, b in zip(known[0], earlier, strict=True)) and known[1].holds(text):
+            return known[1]
+        edge = self._edge(self._plain[: index + 1], user_futures(bool(self._tools)), shape, text, cap)
+        if edge is not None:
+            self._owner._edges[key] = (earlier, edge)
+            while len(self._owner._edges) > _EDGES_KEPT:
+                self._owner._edges.popitem(last=False)
+        return edge
+
+    def _edge(
+        self, messages: list[Plain], futures: list[list[Plain]], shape: Shape, text: str, cap: int
+    ) -> Edge | None:
+        separators = self._owner.encoder.separators
+        return find_edge(messages, futures, shape.openings, self._render, separators, text, cap)
 
     def _reply_cap(self, text: str, offset: int | None, header: str) -> int:
         """Where the reply to a user message began: the request of that time had nothing stable behind it."""
@@ -267,12 +291,11 @@ class _Request:
             found.append(at + len(header))
         return min((at for at in found if at >= 0), default=len(text))
 
-    def _stable(self, layout: Layout, cap: int) -> Iterator[Mark]:
+    def _stable(self, layout: Layout, cap: int, shape: Shape) -> Iterator[Mark]:
         with_tools = bool(self._tools)
-        position = stable_position(layout, self._plain, user_futures(with_tools), self._render, cap)
-        if position is not None:
-            yield Mark(position, "stable_user")
-        if with_tools:
-            position = stable_position(layout, self._plain, tool_futures(), self._render, cap)
-            if position is not None:
-                yield Mark(position, "stable_tool")
+        edge = self._edge(self._plain, user_futures(with_tools), shape, layout.text, cap)
+        if edge is not None:
+            yield Mark(edge.position(layout), "stable_user")
+        edge = self._edge(self._plain, tool_futures(), shape, layout.text, cap) if with_tools else None
+        if edge is not None:
+            yield Mark(edge.position(layout), "stable_tool")

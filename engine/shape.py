@@ -15,6 +15,7 @@ from .rendering import Plain
 Render = Callable[[list[Plain], bool], str]
 
 _ASKED, _SAID, _THOUGHT = sentinel(0), sentinel(1), sentinel(2)
+_SPACES = ("", " ", "\n")
 _ASK: Plain = {"role": "user", "content": _ASKED}
 _SAY: Plain = {"role": "assistant", "content": _SAID}
 CALL_ID = "call00000"
@@ -44,6 +45,7 @@ class Shape:
     user_header             what opens a user's turn
     turn_end                the control token that closes the model's turn in history, empty if there is none
     drops_reasoning         whether an answer's reasoning is left out once a user message follows
+    openings                the white space that may stand before an answer's first letter, as the template leaves it
     """
 
     after_user: Lead = Lead()
@@ -51,6 +53,7 @@ class Shape:
     user_header: str = ""
     turn_end: str = ""
     drops_reasoning: bool = False
+    openings: tuple[str, ...] = _SPACES
 
 
 def learn(render: Render, markers: Markers, control: Scanner) -> Shape:
@@ -70,7 +73,7 @@ def learn(render: Render, markers: Markers, control: Scanner) -> Shape:
     turn_end = between[slice(*hits[0])] if hits and not between[: hits[0][0]].strip() else ""
     # the first control token closes the model's turn, the next one opens the user's
     opening = hits[1][0] if turn_end and len(hits) > 1 else hits[0][0] if hits and not turn_end else len(between)
-    return Shape(after_user, after_tool, between[opening:], turn_end, _THOUGHT not in reasoned)
+    return Shape(after_user, after_tool, between[opening:], turn_end, _THOUGHT not in reasoned, _openings(render))
 
 
 def split_lead(text: str, history: str, markers: Markers) -> Lead:
@@ -93,3 +96,17 @@ def _lead(render: Render, messages: list[Plain], markers: Markers) -> Lead:
         # a later user message rewrites what is before (a tool loop whose reasoning is dropped)
         history = render([*messages, _SAY], False)
     return split_lead(prompt[start:], history[start:], markers)
+
+
+def _openings(render: Render) -> tuple[str, ...]:
+    """What is left of white space before an answer, followed by a person's message or by a tool's result."""
+    found = {""}
+    for ending in ([_SAY, _ASK], [{**_SAY, "tool_calls": [CALL]}, RESULT]):
+        answer, following = ending
+        try:
+            texts = [render([_ASK, {**answer, "content": space + _SAID}, following], False) for space in _SPACES]
+        except TemplateError:
+            continue
+        bare, *spaced = (text[: text.find(_SAID)] for text in texts)
+        found.update(text[len(bare) :] for text in spaced if text.startswith(bare))
+    return tuple(sorted(found))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from support.tiny_tokenizer import Family, load
 
 Loader = Callable[[Family], Any]

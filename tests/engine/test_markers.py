@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from mlxchat.engine import markers as module
 from mlxchat.engine.markers import MarkerParser, Markers, Segment, markers_for, parse
 from support.tiny_tokenizer import FAMILIES, Family, load
@@ -18,9 +18,9 @@ THINK = Markers(reasoning=(("<think>", "</think>"),), tool=("<tool_call>", "</to
 HARMONY = Markers(harmony=True)
 GEMMA = Markers(reasoning=(("<|channel>thought", "<channel|>"),), tool=("<|tool_call>", "<tool_call|>"))
 
-_PIECES = ["<think>", "</think>", "<tool_call>", "</tool_call>", "a", " ", "\n", "<", "</", "think", ">", "tool", "<|end|>",
-           "<|channel|>", "analysis", "final", "<|message|>", "<|start|>assistant", "commentary to=functions.f", "{}",
-           "<|channel>thought", "<channel|>"]  # fmt: skip
+_PIECES = ["<think>", "</think>", "<tool_call>", "</tool_call>", "a", " ", "\n", "<", "</", "think", ">", "tool",
+           "<|end|>", "<|channel|>", "analysis", "final", "<|message|>", "<|start|>assistant",
+           "commentary to=functions.f", "{}", "<|channel>thought", "<channel|>"]  # fmt: skip
 
 
 def _chunked(markers: Markers, chunks: list[str], opened: bool) -> list[Segment]:
@@ -34,7 +34,7 @@ def _chunked(markers: Markers, chunks: list[str], opened: bool) -> list[Segment]
 def _check_chunking(markers: Markers, pieces: list[str], cuts: list[int], opened: bool) -> None:
     text = "".join(pieces)
     edges = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    chunks = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [text[a:b] for a, b in pairwise(edges)]
     whole = _chunked(markers, [text], opened)
     assert _chunked(markers, chunks, opened) == whole
     assert _chunked(markers, list(text), opened) == whole
@@ -67,7 +67,8 @@ def test_planted_fault_nothing_held_back(monkeypatch: pytest.MonkeyPatch) -> Non
         (THINK, False, "plain < answer", [("text", "plain < answer")]),
         (THINK, False, "<think>\na</think>b<think>c</think> d",
          [("reasoning", "a"), ("text", "b"), ("reasoning", "c"), ("text", "d")]),
-        (THINK, False, "hi <tool_call>\n{}\n</tool_call>", [("text", "hi "), ("tool", "<tool_call>\n{}\n</tool_call>")]),
+        (THINK, False, "hi <tool_call>\n{}\n</tool_call>",
+         [("text", "hi "), ("tool", "<tool_call>\n{}\n</tool_call>")]),
         (THINK, True, "so<tool_call>x</tool_call>", [("reasoning", "so"), ("tool", "<tool_call>x</tool_call>")]),
         (THINK, False, "x<tool_call>cut", [("text", "x"), ("tool", "<tool_call>cut")]),
         (THINK, False, "ends with </thin", [("text", "ends with </thin")]),
@@ -116,8 +117,8 @@ def test_answer_start(chunks: list[str], opened: bool, start: int) -> None:
 
 def test_answer_start_in_harmony_is_its_channel() -> None:
     parser = MarkerParser(HARMONY)
-    tokens = ["<|channel|>", "analysis", "<|message|>", "hm", "<|end|>", "<|start|>", "assistant", "<|channel|>", "final",
-              "<|message|>", "yes"]  # fmt: skip
+    tokens = ["<|channel|>", "analysis", "<|message|>", "hm", "<|end|>", "<|start|>", "assistant", "<|channel|>",
+              "final", "<|message|>", "yes"]  # fmt: skip
     for token in tokens:
         parser.feed(token)
     assert parser.answer_start == 7

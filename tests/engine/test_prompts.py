@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from mlxchat.engine import prompts as module
 from mlxchat.engine.messages import Message, system, tool_result, user
 from mlxchat.engine.options import ThinkingOptions
-from mlxchat.engine.prompts import Prompt, PromptRenderer
+from mlxchat.engine.prompts import MarkKind, Prompt, PromptRenderer
+from mlxchat.engine.splice import Splicer
+from mlxchat.engine.stable import Edge
 from support.replies import REASONING, TOOLS, WITH_TOOLS, generate, spell
 from support.tiny_tokenizer import FAMILIES, Family
 
@@ -51,7 +51,7 @@ class Chat:
         self.requests.append((prompt, what_next))
         thoughtful = self.family in REASONING and self.thinking.enabled is not False
         raw = spell(self.family, prompt.reasoning_open, reasoning if thoughtful else "", text, city)
-        message = generate(self.renderer, self.tokenizer, prompt, raw, self.rng)
+        message: Message = generate(self.renderer, self.tokenizer, prompt, raw, self.rng)
         self.messages.append(replace(message, generated=None) if imported else message)
         return message
 
@@ -72,12 +72,14 @@ def assert_stable(chat: Chat) -> None:
     last = chat.request()
     prompts = [prompt for prompt, _ in chat.requests] + [last]
     for (prompt, what_next), following in zip(chat.requests, prompts[1:], strict=True):
-        kind = "stable_tool" if what_next == "tool" else "stable_user"
+        kind: MarkKind = "stable_tool" if what_next == "tool" else "stable_user"
         position = prompt.position_of(kind)
         assert position is not None, kind
         assert np.array_equal(following.ids[:position], prompt.ids[:position])
     # each turn's own stable prefix, found again in the last prompt from the messages alone
-    firsts = [prompt for index, (prompt, _) in enumerate(chat.requests) if index == 0 or chat.requests[index - 1][1] == "user"]
+    firsts = [
+        prompt for index, (prompt, _) in enumerate(chat.requests) if index == 0 or chat.requests[index - 1][1] == "user"
+    ]
     known = {prompt.position_of("stable_user") for prompt in firsts}
     assert set(last.positions("past_stable")) == known
 
@@ -105,13 +107,8 @@ def test_the_stable_prefix_is_a_prefix_of_the_next_prompt(
 def test_planted_fault_a_stable_prefix_one_token_too_long(
     tokenizer_of: Loader, family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = module.stable_position
-
-    def too_long(*arguments: Any) -> int | None:
-        position = true(*arguments)
-        return None if position is None else position + 1
-
-    monkeypatch.setattr(module, "stable_position", too_long)
+    true = Edge.position
+    monkeypatch.setattr(Edge, "position", lambda edge, layout: true(edge, layout) + 1)
     chat = Chat(family, tokenizer_of(family), True, None, 0)
     chat.play([("Hello", [("think", "answer", False, False, 1)]), ("More", [("hm", "yes", False, False, 0)])])
     with pytest.raises(AssertionError):
@@ -195,7 +192,7 @@ def test_a_tool_loop_keeps_every_id(tokenizer_of: Loader, family: Family) -> Non
 
 
 def test_planted_fault_no_splice(tokenizer_of: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.Splicer, "splices", lambda *_: [])
+    monkeypatch.setattr(Splicer, "splices", lambda *_: [])
     with pytest.raises(AssertionError):
         test_a_tool_loop_keeps_every_id(tokenizer_of, "qwen3")
 
@@ -244,7 +241,9 @@ def test_interrupted_in_its_reasoning_then_kept_by_the_template(tokenizer_of: Lo
 @given(family=st.sampled_from(FAMILIES), words=st.lists(_WORDS, min_size=1, max_size=5))
 def test_ordinary_prompts_have_canonical_ids(tokenizer_of: Loader, family: Family, words: list[str]) -> None:
     tokenizer = tokenizer_of(family)
-    messages = [user(text) if index % 2 == 0 else Message("assistant", user(text).content) for index, text in enumerate(words)]
+    messages = [
+        user(text) if index % 2 == 0 else Message("assistant", user(text).content) for index, text in enumerate(words)
+    ]
     if len(messages) % 2 == 0:
         messages.append(user("last"))
     prompt = PromptRenderer(tokenizer).render(messages)
@@ -286,7 +285,9 @@ def test_no_system_turn_no_mark(tokenizer_of: Loader) -> None:
 
 
 def test_only_recent_turns_are_marked(tokenizer_of: Loader) -> None:
-    messages = [message for number in range(12) for message in (user(f"q{number}"), Message("assistant", user("a").content))]
+    messages = [
+        message for number in range(12) for message in (user(f"q{number}"), Message("assistant", user("a").content))
+    ]
     prompt = PromptRenderer(tokenizer_of("qwen3")).render([*messages, user("last")])
     assert len(prompt.positions("past_stable")) == 8
     assert len(prompt.positions("user_start")) == 13

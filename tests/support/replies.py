@@ -10,7 +10,6 @@ from mlxchat.engine.markers import MarkerParser
 from mlxchat.engine.messages import Generated, Message, TextPart, ToolCall
 from mlxchat.engine.prompts import Prompt, PromptRenderer
 from mlxchat.engine.tool_calls import reply_of
-
 from support.tiny_tokenizer import Family
 
 TOOLS: list[dict[str, Any]] = [
@@ -44,7 +43,9 @@ def spell(family: Family, opened: bool, reasoning: str, text: str, city: str | N
 
 def _call(family: Family, city: str) -> str:
     if family == "qwen36":
-        return f"\n<tool_call>\n<function=get_weather>\n<parameter=city>\n{city}\n</parameter>\n</function>\n</tool_call>"
+        return (
+            f"\n<tool_call>\n<function=get_weather>\n<parameter=city>\n{city}\n</parameter>\n</function>\n</tool_call>"
+        )
     if family == "gemma4":
         return f'<|tool_call>call:get_weather{{city:<|"|>{city}<|"|>}}<tool_call|>'
     # not the template's spelling: no space behind the colons
@@ -77,7 +78,13 @@ def sampled_ids(renderer: PromptRenderer, text: str, rng: random.Random) -> list
 
 
 def generate(
-    renderer: PromptRenderer, tokenizer: Any, prompt: Prompt, text: str, rng: random.Random, *, interrupted: bool = False
+    renderer: PromptRenderer,
+    tokenizer: Any,
+    prompt: Prompt,
+    text: str,
+    rng: random.Random,
+    *,
+    interrupted: bool = False,
 ) -> Message:
     """The assistant message that the engine would make of sampling `text`."""
     ids = sampled_ids(renderer, text, rng)
