@@ -105,7 +105,7 @@ install() {
         say "uv failed; trying pip"
         "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip
     fi
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$package" ||
+    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt -e "$package" ||
         fail "pip could not install mlxchat's dependencies (its own message is above)" "make clean, then try again"
 }
 
