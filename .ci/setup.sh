@@ -81,6 +81,11 @@ need_python() {
 make_venv() {
     need_python
     rm -rf "$venv"
+    new_venv
+    printf '%s\n' "$PWD" >"$venv/.mlxchat-place"
+}
+
+new_venv() {
     if command -v uv >/dev/null 2>&1; then
         say "making $venv with uv"
         if uv venv --quiet --python "$python" "$venv"; then return 0; fi
@@ -100,14 +105,19 @@ install() {
         say "uv failed; trying pip"
         "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip
     fi
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$package" ||
+    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt -e "$package" ||
         fail "pip could not install mlxchat's dependencies (its own message is above)" "make clean, then try again"
 }
 
-now=$(key)
+# An environment works only where it was made, and with a Python that is still there and new enough.
+usable() {
+    [ "$(cat "$venv/.mlxchat-place" 2>/dev/null || true)" = "$PWD" ] &&
+        "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+now="$(key) in $PWD"
 [ "$(cat "$stamp" 2>/dev/null || true)" != "$now" ] || exit 0
 machine
-# A moved or half-made environment is made again.
-"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_venv
+usable || make_venv
 install
 printf '%s\n' "$now" >"$stamp"

@@ -22,6 +22,8 @@ from .models import ModelFolder, read_config
 
 _CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dylib", ".dll")
 _HEADROOM = 0.95
+# A module of an architecture defines or imports Model; its neighbours (cache, rope, switch layers) do neither.
+_MODEL_CLASS = re.compile(r"^(?:class Model\b|from \S+ import .*\bModel\b)", re.M)
 
 
 def check_code(folder: ModelFolder) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def check_code(folder: ModelFolder) -> dict[str, Any]:
     if not isinstance(model_type, str) or not model_type:
         raise ModelUnsupported(f"{folder.name}'s config.json names no model_type", "give the folder of an MLX model")
     if not is_supported(model_type):
-        if "auto_map" in config:
+        if "auto_map" in config and not _module_exists("mlx_vlm", model_type):
             raise ModelRefused(
                 f"{folder.name} ({model_type}) would need the Python code in its folder, which mlxchat never runs",
                 "use a model whose architecture mlx-lm has",
@@ -66,7 +68,9 @@ def _module_exists(package: str, model_type: str) -> bool:
     for location in (spec.submodule_search_locations or ()) if spec else ():
         base = Path(location) / "models" / model_type
         file = base.with_name(base.name + ".py")
-        if (file.is_file() and "class Model(" in file.read_text(encoding="utf-8")) or (base / "__init__.py").is_file():
+        if (base / "__init__.py").is_file():
+            return True
+        if file.is_file() and _MODEL_CLASS.search(file.read_text(encoding="utf-8")):
             return True
     return False
 

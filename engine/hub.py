@@ -1,4 +1,4 @@
-"""The Hugging Face hub, reached only after the user agreed to a download. Imported modules stay out of start-up."""
+"""The Hugging Face hub, reached only for a download that was asked for. Its library stays out of start-up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import DownloadError, ModelNotFound, ModelRefused
+from ..errors import DownloadError, ModelNotFound
 from .fetch import size_of_folder
 from .folders import huggingface_dir
 
@@ -16,30 +16,31 @@ _POLL_SECONDS = 0.5
 
 
 def size_of(repository: str) -> int:
-    """Bytes that `snapshot` would fetch. Asks the hub."""
-    from fnmatch import fnmatch
-
+    """Bytes that `snapshot` would still fetch. Asks the hub."""
     import huggingface_hub
 
     with _named_errors(repository):
-        info = huggingface_hub.HfApi().model_info(repository, files_metadata=True)
-    files = [f for f in info.siblings or [] if any(fnmatch(f.rfilename, p) for p in PATTERNS)]
-    return sum(f.size or 0 for f in files)
+        files = huggingface_hub.snapshot_download(
+            repository, allow_patterns=PATTERNS, cache_dir=huggingface_dir(), dry_run=True
+        )
+        return sum(int(file.file_size or 0) for file in files if file.will_download)
 
 
 def snapshot(repository: str, size: int, progress: Callable[[str, int, int], None]) -> Path:
     """Fetch the files a model needs (never Python files) into the Hugging Face cache; the snapshot's folder.
 
-    An interrupted fetch is continued by the next one; until then the model counts as incomplete.
+    size  what `size_of` said, for the progress. An interrupted fetch is continued by the next one; until then the model
+    counts as incomplete.
     """
     import huggingface_hub
 
     huggingface_hub.utils.disable_progress_bars()
     cache = huggingface_dir()
     blobs = cache / ("models--" + repository.replace("/", "--")) / "blobs"
+    before = size_of_folder(blobs)
 
-    def report(done: int) -> None:
-        progress(f"downloading {repository}", min(done, size), size)
+    def report(held: int) -> None:
+        progress(f"downloading {repository}", max(0, min(held - before, size)), size)
 
     with _watched(blobs, report), _named_errors(repository):
         return Path(huggingface_hub.snapshot_download(repository, allow_patterns=PATTERNS, cache_dir=cache))
@@ -47,7 +48,7 @@ def snapshot(repository: str, size: int, progress: Callable[[str, int, int], Non
 
 @contextmanager
 def _watched(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
-    """Report the folder's size twice a second from a thread of its own."""
+    """Report the folder's size twice a second from a thread of its own, and once more at the end."""
     stop = threading.Event()
 
     def watch() -> None:
@@ -58,6 +59,7 @@ def _watched(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
     thread.start()
     try:
         yield
+        report(size_of_folder(folder))
     finally:
         stop.set()
         thread.join()
@@ -65,22 +67,24 @@ def _watched(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
 
 @contextmanager
 def _named_errors(repository: str) -> Iterator[None]:
-    """Turn the hub library's many exceptions into ours, one line each."""
+    """Turn the hub library's many exceptions, and its transport's, into ours, one line each."""
     from huggingface_hub import errors
 
     try:
         yield
     except errors.GatedRepoError as error:
-        raise ModelRefused(
+        raise DownloadError(
             f"{repository} is gated: its owner wants its terms accepted first",
             f"accept them at https://huggingface.co/{repository}, then run: hf auth login",
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise ModelNotFound(f"the Hugging Face hub has no model {repository}", "check the name") from error
-    except Exception as error:  # the library passes on whatever its transport raises
-        if isinstance(error, (MemoryError, RecursionError)):
-            raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except (OSError, ValueError, RuntimeError) as error:
         raise DownloadError(
-            f"{repository} could not be fetched: {reason}", "check the network, then try again"
+            f"{repository} could not be fetched: {_first_line(error)}", "check the network, then run it again"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__

@@ -156,6 +156,10 @@ def _named_errors(folder: ModelFolder) -> Iterator[None]:
         yield
     except MlxchatError:
         raise
+    except SystemExit as error:  # mlx-lm's olmo exits where a package of its own is absent
+        raise ModelUnsupported(
+            f"{folder.name} needs a package that isn't installed", "use another conversion of it, or another model"
+        ) from error
     except (KeyError, TypeError, AttributeError, NotImplementedError, ImportError) as error:
         raise ModelUnsupported(
             f"{folder.name} can't be built by mlx-lm: {_first_line(error)}", "another conversion of it may work"

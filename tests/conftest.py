@@ -35,3 +35,10 @@ def smollm2_folder() -> ModelFolder:
 def gemma3_folder() -> ModelFolder:
     """The pulled Gemma 3 270M, as a ModelFolder."""
     return _pulled("gemma3-270m")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that neither process selects would never run."""
+    lost = [item.nodeid for item in items if not any(item.get_closest_marker(m) for m in ("exact", "real"))]
+    if lost:
+        raise pytest.UsageError(f"marked neither exact nor real: {', '.join(lost[:5])}")

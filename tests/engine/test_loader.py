@@ -164,3 +164,16 @@ def test_loading_opens_no_socket_and_says_nothing(folder: Path) -> None:
 
 def test_planted_fault_a_socket_is_noticed(folder: Path) -> None:
     assert load_in_a_process(str(folder), plant=True).stdout.startswith("1 ")
+
+
+def test_an_architecture_that_exits_on_import_is_an_error_not_an_exit(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mlx-lm's olmo ends the process where a package of its own is absent."""
+
+    def leave(shown: Path) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(loader, "_load_model", leave)
+    with pytest.raises(ModelUnsupported, match="package"):
+        loader.load(as_folder(copy))

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.exact
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("sh", "dirname", "cat", "cut", "find", "sort", "cksum", "rm", "printf")
-NATIVE = "Python 3.12 native"
 
 
 class Machine:
@@ -155,6 +154,19 @@ def test_it_installs_once_and_again_when_what_it_depends_on_changes(machine: Mac
     assert installs()
 
 
+def test_a_moved_clone_gets_a_new_environment(machine: Machine) -> None:
+    machine.uname("Linux", "x86_64")
+    machine.python("python3", "3.12")
+    assert "making .venv" in machine.run().stderr
+    (machine.clone / "engine" / "new.py").write_text("")
+    assert "making .venv" not in machine.run().stderr
+    moved = machine.clone.with_name("moved")
+    machine.clone.rename(moved)
+    machine.clone = moved
+    assert "making .venv" in machine.run().stderr
+    assert machine.run().stderr == ""
+
+
 def test_pip_failing_is_said_and_tried_again(machine: Machine) -> None:
     machine.uname("Linux", "x86_64")
     machine.python("python3", "3.12")
@@ -176,10 +188,8 @@ def test_a_broken_uv_falls_back_to_venv_and_pip(machine: Machine) -> None:
 def test_uv_is_used_when_it_is_there(machine: Machine) -> None:
     machine.uname("Linux", "x86_64")
     machine.python("python3", "3.12")
-    machine.add(
-        "uv",
-        'echo "uv $*"; if [ "$1" = venv ]; then mkdir -p .venv/bin; cp "$(command -v python3)" .venv/bin/python; fi',
-    )
+    copy = 'mkdir -p .venv/bin; cp "$(command -v python3)" .venv/bin/python'
+    machine.add("uv", f'echo "uv $*"; if [ "$1" = venv ]; then {copy}; fi')
     done = machine.run()
     assert done.returncode == 0, done.stderr
     assert "uv venv" in done.stderr
