@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ..errors import Interrupted
+
 _MODEL, _SAMPLING, _INPUT, _OUTPUT, _CACHE = "Model", "Sampling", "Input", "Output", "KV cache"
 
 
@@ -119,8 +121,11 @@ def chat(
 ) -> int:
     """Ask a model, or chat with it."""
     given = dict(locals())
-    from .chat_flags import ChatFlags
-    from .chat_run import run_chat
-
     del given["version"]
-    return run_chat(ChatFlags(**given))
+    try:
+        from .chat_flags import ChatFlags
+        from .chat_run import run_chat
+
+        return run_chat(ChatFlags(**given))
+    except KeyboardInterrupt:  # typer would end the run without a word, in JSON too
+        raise Interrupted("interrupted") from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -12,15 +13,21 @@ if TYPE_CHECKING:
     from ..engine.chat import Chat
 
 
+SAME_PRESS_S = 0.3
+"""One press can come twice: to the program, and to its process group through whatever started it."""
+
+
 @contextmanager
-def stopping(chat: Chat, leave_on_second: bool = True) -> Iterator[None]:
+def stopping(chat: Chat, leave_on_second: bool = True, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Within it SIGINT calls `chat.stop()`. A second one raises KeyboardInterrupt, or just stops again."""
-    pressed = 0
+    first: float | None = None
 
     def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed += 1
-        if pressed > 1 and leave_on_second:
+        nonlocal first
+        now = clock()
+        if first is None:
+            first = now
+        elif leave_on_second and now - first >= SAME_PRESS_S:
             raise KeyboardInterrupt
         chat.stop()
 

@@ -88,9 +88,11 @@ def test_while_waiting_for_stdin() -> None:
 
 
 def test_the_first_stops_and_the_second_leaves(chat: FakeChat) -> None:
-    with stopping(chat):  # type: ignore[arg-type]
+    times = iter([10.0, 10.1, 10.5])
+    with stopping(chat, clock=lambda: next(times)):  # type: ignore[arg-type]
         signal.raise_signal(signal.SIGINT)
         assert chat.stops == 1
+        signal.raise_signal(signal.SIGINT)  # the same press, once more
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 

@@ -116,7 +116,7 @@ def test_other_commands_fail_in_json_too() -> None:
         (["think b"], "session prefill prefill reasoning reasoning text turn done"),
         (["call weather"], "session prefill prefill tool_call turn done"),
         (["fail ab"], "session prefill prefill text error done"),
-        (["replay"], "error done"),
+        (["relpay"], "error done"),
         (["hello", "--bogus"], "error done"),
     ],
 )

@@ -1,0 +1,45 @@
+"""What the docs list is what the program has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlxchat import errors
+from mlxchat.cli.failures import UnexpectedError
+from mlxchat.cli.stats_line import REASONS
+from mlxchat.engine.stats import RequestStats
+from mlxchat.errors import CacheTrouble, MlxchatError
+
+pytestmark = pytest.mark.exact
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def text_of(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def exceptions() -> Iterator[type[MlxchatError]]:
+    """Every class that can reach the user."""
+    for found in [*vars(errors).values(), UnexpectedError]:
+        if isinstance(found, type) and issubclass(found, MlxchatError) and found is not CacheTrouble:
+            yield found
+
+
+@pytest.mark.parametrize("error", list(exceptions()), ids=lambda error: error.__name__)
+def test_every_exit_code_is_listed_with_its_names(error: type[MlxchatError]) -> None:
+    [row] = [line for line in text_of("exit-codes.md").splitlines() if line.startswith(f"| {error.exit_code} |")]
+    assert f"`{error.code}`" in row
+
+
+def test_every_reason_is_explained() -> None:
+    text = text_of("troubleshooting.md")
+    assert all(f"`{words}`" in text for words in REASONS.values() if words)
+
+
+def test_every_number_is_explained() -> None:
+    text = text_of("json.md")
+    assert [name for name in RequestStats().to_json() if not re.search(rf"\b{name}\b", text)] == []
