@@ -41,7 +41,7 @@ class Checkpointer:
         layout = self._live.layout.states
         assert layout is not None
         place = self._place(held.position)
-        if self._store.contains(place, layout.name):
+        if not self._store.accepts or self._store.contains(place, layout.name):
             return
         tensors, payload = [], []
         for leaf, arrays in zip(layout.leaves, held.arrays, strict=True):
@@ -53,6 +53,8 @@ class Checkpointer:
         self._submit(place, layout.name, held.position, held.position, tensors, payload, wait)
 
     def _rows(self, start: int, end: int, wait: bool) -> None:
+        if not self._store.accepts:  # before the copy, not after it
+            return
         place = self._place(end)
         for group in self._live.layout.rows:
             # After a rewind a window may begin inside this block; a record must hold all of its rows or none.
