@@ -12,6 +12,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,7 +74,7 @@ def _pull_embedded(model: EmbeddedModel, confirm: Confirm | None, progress: Prog
         confirm,
     )
     _check_space(model)
-    with _one_at_a_time(progress):
+    with _unwinding(), _one_at_a_time(progress):
         here = models.embedded_folder(model.alias)
         if here is None:
             _make(model, progress)
@@ -102,6 +104,27 @@ def _one_at_a_time(progress: Progress) -> Iterator[None]:
         for left in models_dir().glob(".partial-*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
+
+
+@contextlib.contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the program the way Ctrl-C does, so that the temporary folder goes.
+
+    Signals reach the main thread only; elsewhere the next pull clears up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _make(model: EmbeddedModel, progress: Progress) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -170,6 +171,17 @@ def test_an_interruption_anywhere_leaves_nothing(
         download.pull("tiny", confirm=yes)
     assert left_behind() == []
     monkeypatch.undo()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_nothing_and_the_handlers_as_they_were(number: signal.Signals, index: Index) -> None:
+    before = signal.getsignal(number)
+    index.before = lambda: os.kill(os.getpid(), number)
+    with pytest.raises(SystemExit) as caught:
+        download.pull("tiny", confirm=yes)
+    assert caught.value.code == 128 + number
+    assert left_behind() == []
+    assert signal.getsignal(number) is before
 
 
 def test_what_a_killed_pull_left_is_cleared_and_never_taken_for_a_model(index: Index) -> None:
