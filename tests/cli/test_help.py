@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlxchat.cli.app import build_app
 from mlxchat.cli.other_commands import OTHER_COMMANDS
 from mlxchat.cli.routing import COMMANDS
 from support.flags_page import chat_params, names, page
 from support.run_program import environment, run_program
+from typer.main import get_command
 
 pytestmark = pytest.mark.exact
 
@@ -83,3 +87,25 @@ def test_the_help_line_of_a_command_is_its_own(name: str) -> None:
 
 def test_every_command_is_reserved() -> None:
     assert set(OTHER_COMMANDS) < set(COMMANDS)
+
+
+def test_the_benchmark_compares_with_the_same_commands_and_options() -> None:
+    spec = importlib.util.spec_from_file_location("help_benchmark", ROOT / "benchmarks" / "help.py")
+    assert spec
+    assert spec.loader
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    scope: dict[str, Any] = {"__name__": "generated"}
+    exec(benchmark.generated(), scope)
+    empty: Any = get_command(scope["app"])
+    ours: Any = get_command(build_app())
+    assert sorted(empty.commands) == sorted(ours.list_commands(None))
+    for name in empty.commands:
+        assert shape(empty.commands[name]) == shape(ours.get_command(None, name))
+
+
+def shape(command: Any) -> Any:
+    """The commands and options below `command`, by name."""
+    if hasattr(command, "commands"):
+        return {name: shape(inner) for name, inner in command.commands.items()}
+    return [(p.name, p.opts, p.secondary_opts, p.help) for p in command.params if p.name != "help"]

@@ -43,9 +43,6 @@ def test_with_mlx_loaded_its_teardown_cannot_change_the_exit_code() -> None:
 
 def test_without_mlx_it_ends_as_any_program_does() -> None:
     done = ended(
-        "import atexit\n"
-        "atexit.register(print, 'at exit')\n"
-        "from mlxchat.cli.main import main\n"
-        "main(['--version'])\n"
+        "import atexit\natexit.register(print, 'at exit')\nfrom mlxchat.cli.main import main\nmain(['--version'])\n"
     )
     assert done.stdout.endswith("at exit\n")
