@@ -38,7 +38,7 @@ class ControlTokens:
             if not token.normalized and not token.single_word:
                 self.separators[text] = token_id
         self.id_set = frozenset(self.ids.values())
-        self.normalized = Scanner(str(token.content) for token in added.values() if token.normalized)
+        self.normalized = Scanner(text for text, token_id in self.ids.items() if added[token_id].normalized)
 
 
 class Scanner:

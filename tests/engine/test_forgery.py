@@ -125,7 +125,7 @@ class _Added:
 def test_which_added_tokens_are_control() -> None:
     added = {
         0: _Added("<s>", special=True),
-        1: _Added("\n\n"),
+        1: _Added("\n\n", normalized=True),
         2: _Added("<table>"),
         3: _Added("<think>"),
         4: _Added("<|fim|>"),
@@ -134,6 +134,9 @@ def test_which_added_tokens_are_control() -> None:
     control = ControlTokens(added, used=["<think>"])
     assert set(control.ids) == {"<s>", "<think>", "<|fim|>", "<odd>"}
     assert set(control.separators) == {"<s>", "<think>", "<|fim|>"}
+    # a run of newlines is matched after normalizing too, but is no control token
+    assert not list(control.normalized.find("a\n\nb"))
+    assert list(control.normalized.find("<odd>"))
 
 
 def test_disguised_control_text_is_kept_whole_as_content() -> None:
