@@ -18,7 +18,7 @@ backend.prepare()  # the BLAS is chosen once, before the first import of mlx, wh
 
 from .request import Request  # noqa: E402
 from .setup import EngineInfo as EngineInfo  # noqa: E402
-from .setup import Machinery, build  # noqa: E402
+from .setup import Machinery, build, release_streams  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Engine:
         try:
             machinery = build(options, Switches.read(), on_notice)
         except BaseException as error:
+            release_streams()
             self._ready.set_exception(error)
             return
         with machinery.running():

@@ -64,7 +64,12 @@ class Machinery:
             self.loop.sequences.clear()
             if self.store is not None:
                 self.store.close()
-            mx.clear_streams()
+            release_streams()
+
+
+def release_streams() -> None:
+    """At the end of a thread that ran MLX: newer versions abort at exit if its streams are still there."""
+    mx.clear_streams()
 
 
 def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str], None]) -> Machinery:
