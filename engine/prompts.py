@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .encoding import Encoder, Scanner
 from .layout import Layout, common_text
-from .markers import markers_for, parse
+from .marker_sets import markers_for
+from .markers import parse
+from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
 from .messages import Message
 from .options import ThinkingOptions
 from .protect import MAX_SENTINELS, Protector, sentinel
 from .rendering import ChatTemplate, Plain, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
-from .stable import Edge, find_edge, tool_futures, user_futures
 from .tool_calls import ToolCallReader, parser_for
 
 if TYPE_CHECKING:
     from mlx_lm.tokenizer_utils import TokenizerWrapper
 
-MarkKind = Literal["system_end", "user_start", "past_stable", "stable_user", "stable_tool"]
+__all__ = ["Mark", "MarkKind", "Prompt", "PromptRenderer"]
 
 
 _BY_TEMPLATE = ThinkingOptions()
-_EDGES_KEPT = 64
-
-
-@dataclass(frozen=True, order=True)
-class Mark:
-    """A position where later prompts may part from this one: `ids[:position]` is what they share with it.
-
-    system_end      end of the system turn and the tools
-    user_start      start of a user message's content
-    past_stable     what was stable when an earlier user message was the last one
-    stable_user     what stays if the next message is a person's
-    stable_tool     what stays if the next message is a tool's result
-    """
-
-    position: int
-    kind: MarkKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +83,7 @@ class PromptRenderer:
         self._content_scanner = Scanner([*self.encoder.control.ids, *self.markers.strings])
         self._parse_call = parser_for(tokenizer, self.markers, source)
         self._recent_turns = recent_turns
-        self._edges: OrderedDict[tuple[Any, ...], tuple[tuple[Message, ...], Edge]] = OrderedDict()
+        self._edges = EdgeMemory()
         self._shapes: dict[tuple[bool | None, bool], Shape] = {}
 
     @property
@@ -188,17 +171,15 @@ class _Request:
         splicer = Splicer(owner.markers, owner.encoder, self._protector, shape, owner.call_reader(self._raw_tools))
         splices = splicer.splices(text, self._messages, anchors)
         layout = Layout(owner.encoder, self._protector, text, splices, edges=[scaffold_start])
-        marks = {
-            *self._starts(layout, anchors, shape),
-            *self._past(layout, anchors, shape),
-            *self._stable(layout, scaffold_start, shape),
-        }
+        conversation = Conversation(self._messages, self._plain, self._tools, anchors)
+        memory = owner._edges.of(self._thinking.enabled, self._date, self._tools)
+        finder = MarkFinder(layout, conversation, shape, owner.markers, owner.encoder.separators, self._render, memory)
         _, state = parse(owner.markers, lead.scaffold)
         ids = np.array(layout.ids(), dtype=np.int32)
         return Prompt(
             ids=ids,
             text=self._protector.restore(text),
-            marks=tuple(sorted(mark for mark in marks if 0 < mark.position <= len(ids))),
+            marks=finder.marks(scaffold_start, owner._recent_turns),
             scaffold_text=lead.scaffold,
             scaffold_ids=tuple(int(one) for one in ids[layout.position(scaffold_start) :]),
             reasoning_open=state.in_reasoning,
@@ -229,73 +210,3 @@ class _Request:
             for index, (message, plain) in enumerate(zip(self._messages, self._plain, strict=True))
         ]
         return anchors_in(text, self._render(marked, generation=True))
-
-    def _user_turns(self) -> list[int]:
-        return [index for index, message in enumerate(self._messages) if message.role == "user"]
-
-    def _starts(self, layout: Layout, anchors: dict[int, int], shape: Shape) -> Iterator[Mark]:
-        turns = [index for index in self._user_turns() if index in anchors]
-        for index in turns:
-            yield Mark(layout.position(anchors[index]), "user_start")
-        if turns:
-            first = anchors[turns[0]]
-            system = [anchors[i] for i, m in enumerate(self._messages) if m.role == "system" and i in anchors]
-            opening = first - len(shape.user_header)
-            apart = layout.text[:first].endswith(shape.user_header) and opening > max(system, default=0)
-            # nothing but the beginning-of-text token before it: no system turn to keep
-            if not self._only_control(layout.text[:opening]):
-                yield Mark(layout.position(opening if apart else first), "system_end")
-
-    def _only_control(self, text: str) -> bool:
-        at = 0
-        for start, end in self._owner.encoder.separators.find(text):
-            if text[at:start].strip():
-                return False
-            at = end
-        return not text[at:].strip()
-
-    def _past(self, layout: Layout, anchors: dict[int, int], shape: Shape) -> Iterator[Mark]:
-        last = len(self._messages) - 1
-        for index in [index for index in self._user_turns() if index != last][-self._owner._recent_turns :]:
-            cap = self._reply_cap(layout.text, anchors.get(index), shape.after_user.header)
-            edge = self._past_edge(layout.text, index, shape, cap)
-            if edge is not None:
-                yield Mark(edge.position(layout), "past_stable")
-
-    def _past_edge(self, text: str, index: int, shape: Shape, cap: int) -> Edge | None:
-        """The edge of the request whose last message was the user message `index`, remembered from turn to turn."""
-        earlier = tuple(self._messages[: index + 1])
-        key = (id(earlier[-1]), index, self._thinking.enabled, self._date, json.dumps(self._tools))
-        known = self._owner._edges.get(key)
-        if known is not None and all(a is b for a, b in zip(known[0], earlier, strict=True)) and known[1].holds(text):
-            return known[1]
-        edge = self._edge(self._plain[: index + 1], user_futures(bool(self._tools)), shape, text, cap)
-        if edge is not None:
-            self._owner._edges[key] = (earlier, edge)
-            while len(self._owner._edges) > _EDGES_KEPT:
-                self._owner._edges.popitem(last=False)
-        return edge
-
-    def _edge(
-        self, messages: list[Plain], futures: list[list[Plain]], shape: Shape, text: str, cap: int
-    ) -> Edge | None:
-        separators = self._owner.encoder.separators
-        return find_edge(messages, futures, shape.openings, self._render, separators, text, cap)
-
-    def _reply_cap(self, text: str, offset: int | None, header: str) -> int:
-        """Where the reply to a user message began: the request of that time had nothing stable behind it."""
-        if offset is None:
-            return len(text)
-        found = [text.find(opening, offset) for opening, _ in self._owner.markers.reasoning]
-        if header and (at := text.find(header, offset)) >= 0:
-            found.append(at + len(header))
-        return min((at for at in found if at >= 0), default=len(text))
-
-    def _stable(self, layout: Layout, cap: int, shape: Shape) -> Iterator[Mark]:
-        with_tools = bool(self._tools)
-        edge = self._edge(self._plain, user_futures(with_tools), shape, layout.text, cap)
-        if edge is not None:
-            yield Mark(edge.position(layout), "stable_user")
-        edge = self._edge(self._plain, tool_futures(), shape, layout.text, cap) if with_tools else None
-        if edge is not None:
-            yield Mark(edge.position(layout), "stable_tool")

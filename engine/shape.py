@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import TemplateError
 from .encoding import Scanner
 from .layout import common_text
-from .markers import Markers
+from .marker_sets import Markers
 from .protect import sentinel
 from .rendering import Plain
 

@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from .encoding import Encoder
 from .layout import Splice
-from .markers import HARMONY_START, MarkerParser, Markers, parse
+from .marker_sets import HARMONY_START, Markers
+from .markers import MarkerParser, parse
 from .messages import Generated, Message
 from .protect import Protector, split_at_sentinels
 from .rendering import Plain
@@ -47,7 +48,8 @@ class Splicer:
                 continue
             if message.role == "assistant" and message.generated is not None and index > 0:
                 after_tool = messages[index - 1].role == "tool"
-                start = self._reply_start(text, low, anchor, after_tool)
+                header = (self._shape.after_tool if after_tool else self._shape.after_user).header
+                start = self._reply_start(text, low, anchor, header)
                 end = None if start is None else self._reply_end(text, start)
                 splice = None if start is None or end is None else self._fit(text, start, end, message.generated)
                 if splice is not None:
@@ -56,16 +58,15 @@ class Splicer:
             low = max(low, anchor)
         return found
 
-    def _reply_start(self, text: str, low: int, anchor: int, after_tool: bool) -> int | None:
+    def _reply_start(self, text: str, low: int, anchor: int, header: str) -> int | None:
         """Where generation of the message began: behind the header of its turn."""
-        header = (self._shape.after_tool if after_tool else self._shape.after_user).header
         if header:
             at = text.rfind(header, low, anchor)
             return None if at < 0 else at + len(header)
-        # no header of its own: the model goes on right behind the tool's result
+        # no header of its own: the model goes on right behind what ends the user's turn or the tool's result
         own = self._markers.strings
         ends = [end for start, end in self._encoder.separators.find(text[:anchor], low) if text[start:end] not in own]
-        return ends[-1] if after_tool and ends else None
+        return ends[-1] if ends else None
 
     def _reply_end(self, text: str, start: int) -> int | None:
         """The first control token that ends a turn, not one inside it."""

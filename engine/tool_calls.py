@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .markers import Markers, Segment
+from .marker_sets import Markers
+from .markers import Segment
 from .messages import ToolCall
 
 if TYPE_CHECKING:

@@ -197,6 +197,32 @@ def test_planted_fault_no_splice(tokenizer_of: Loader, monkeypatch: pytest.Monke
         test_a_tool_loop_keeps_every_id(tokenizer_of, "qwen3")
 
 
+def test_a_template_without_a_header_for_the_model(tokenizer_of: Loader) -> None:
+    """Mistral's way: the model goes on right behind the token that ends the user's turn."""
+    source = (
+        "{% for m in messages %}{% if m.role == 'user' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}"
+        "{% else %}{{ m.content + '<|endoftext|>' }}{% endif %}{% endfor %}"
+    )
+    chat = Chat("chatml", tokenizer_of("chatml"), False, None, 4)
+    chat.renderer = PromptRenderer(chat.tokenizer, source)
+    chat.messages = [user("Hello")]
+    reply = chat.reply("", "The capital of France", None, False, "user")
+    chat.messages.append(user("next"))
+    assert chat.requests[0][0].position_of("stable_user") == len(chat.requests[0][0].ids)
+    assert_kept(chat, chat.requests[0][0], reply, chat.request())
+
+
+def test_edges_are_remembered_only_for_the_same_messages(tokenizer_of: Loader) -> None:
+    chat = Chat("qwen3", tokenizer_of("qwen3"), True, None, 1)
+    chat.play([("Hello", [("think", "answer", False, False, 1)])])
+    chat.request()
+    # an equal conversation of other objects, and one that differs early
+    for first in ("Hello", "Other"):
+        chat.messages[0] = user(first)
+        warm, cold = chat.request(), PromptRenderer(chat.tokenizer).render(chat.messages, tools=TOOLS)
+        assert warm.marks == cold.marks
+
+
 def test_an_edited_message_is_not_spliced(tokenizer_of: Loader) -> None:
     chat = Chat("qwen3", tokenizer_of("qwen3"), False, None, 0)
     chat.messages = [user("Hello")]
