@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import date
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Sequence:
     """Everything per conversation; nothing of it lives on the engine or on the model object.
 
     number         names the sequence in the call log
+    date           the day that templates may name, the same for the whole conversation
     live           its KV in memory; None before the first request and after parking
     messages       the messages of the last request, its reply included
     fed            the ids that the last request left in the caches
@@ -33,6 +35,7 @@ class Sequence:
 
     number: int
     live: LiveCache | None = None
+    date: str = field(default_factory=lambda: date.today().isoformat())
     messages: tuple[Message, ...] = ()
     fed: Ids = field(default_factory=lambda: _NO_IDS)
     system_end: int = 0

@@ -37,7 +37,9 @@ class TurnBuilder:
     def start(self, request: Request, sequence: Sequence) -> Run:
         """Render the messages. Raises TemplateError, or ContextExceeded before anything has been touched."""
         options = request.options
-        prompt = self._renderer.render(request.messages, thinking=options.thinking, tools=options.tools)
+        prompt = self._renderer.render(
+            request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
+        )
         limit = self._model.context_limit
         if len(prompt.ids) >= limit:
             raise ContextExceeded(
