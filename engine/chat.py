@@ -79,10 +79,11 @@ class Chat:
         request = Request(next(_numbers), self._name, tuple(self.messages), options)
         self._running = request
         self._engine.submit(request)
-        kept = False
+        kept = ended = False
         try:
             while True:
                 event = request.events.get()
+                ended = isinstance(event, TurnDone | TurnFailed)
                 if isinstance(event, TurnDone):
                     event.stats.turn = len(self.requests) + 1
                     self.requests.append(event.stats)
@@ -90,14 +91,15 @@ class Chat:
                     kept = bool(said) or event.finish_reason != "interrupted"
                     if kept:
                         self.messages.append(event.message)
-                if isinstance(event, TurnDone | TurnFailed):
-                    if not kept:
-                        self._take_back(restore_length, replaced)
-                    yield event
-                    return
+                if ended and not kept:
+                    self._take_back(restore_length, replaced)
                 yield event
+                if ended:
+                    return
         finally:
-            request.cancelled.set()  # a caller that stops listening stops the request
+            if not ended:  # a caller that stops listening stops the request
+                request.cancelled.set()
+                self._take_back(restore_length, replaced)
             self._running = None
 
     def _take_back(self, length: int, replaced: list[Message] | None) -> None:

@@ -21,6 +21,10 @@ from .setup import EngineInfo as EngineInfo  # noqa: E402
 from .setup import Machinery, build, release_streams  # noqa: E402
 
 
+def _stopped() -> EngineFailed:
+    return EngineFailed("the engine has stopped", "start mlxchat again")
+
+
 @dataclass(frozen=True)
 class _Task:
     """Work for the engine thread that is no request (checks, statistics)."""
@@ -58,18 +62,23 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Queue a request; its events end with TurnDone or TurnFailed."""
         if self._closed or not self._thread.is_alive():
-            request.events.put(TurnFailed(EngineFailed("the engine has stopped", "start mlxchat again"), ""))
+            request.events.put(TurnFailed(_stopped(), ""))
         else:
             self._inbox.put(request)
 
     def call(self, work: Callable[[Machinery], object]) -> object:
-        """Run `work` on the engine thread between two steps and return its result."""
+        """Run `work` on the engine thread between two steps and return its result. Raises what `work` raises.
+
+        EngineFailed once the engine is closed.
+        """
         task = _Task(work, Future())
+        if self._closed or not self._thread.is_alive():
+            raise _stopped()
         self._inbox.put(task)
         return task.result.result()
 
     def close(self) -> None:
-        """Finish the running request, free the model and the cache file, end the thread."""
+        """End the running request as if it were stopped, free the model and the cache file, end the thread."""
         if not self._closed:
             self._closed = True
             self._inbox.put(None)
@@ -88,6 +97,7 @@ class Engine:
             self._ready.set_result(machinery.info)
             while self._take(machinery):
                 machinery.loop.step()
+            machinery.loop.shut()
 
     def _take(self, machinery: Machinery) -> bool:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""

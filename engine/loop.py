@@ -41,6 +41,16 @@ class EngineLoop:
         """Whether a step would do anything."""
         return bool(self.waiting or self.active)
 
+    def shut(self) -> None:
+        """No more steps will come: end the active run as an interrupted one, and refuse what waits."""
+        for run in self.active:
+            run.request.cancelled.set()
+        while self.active:
+            self.step()
+        for request in self.waiting:
+            self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
+        self.waiting.clear()
+
     # -- schedule → run → record -------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -68,15 +78,20 @@ class EngineLoop:
         try:
             run = self._admit(request)
         except Exception as error:
+            if not isinstance(error, MlxchatError):  # ours come before anything is touched; others may leave a mess
+                self.reuse.abandon(self._sequence(request))
             self._give_up(request, error, "")
             return None
         self.active.append(run)
         return run
 
+    def _sequence(self, request: Request) -> Sequence:
+        return self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
+
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""
         mx.reset_peak_memory()
-        sequence = self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
+        sequence = self._sequence(request)
         run = self._turns.start(request, sequence)
         for other in self.sequences.values():  # a conversation that isn't active holds no KV in memory
             if other is not sequence:
@@ -90,6 +105,7 @@ class EngineLoop:
                 request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
             )
         self._turns.note_prompt(run)
+        self._turns.close_at_budget(run)
         ends = cuts(len(ids), (mark.position for mark in run.prompt.marks))
         run.calls.extend(calls(live.length, ends))
         run.prefill_started = time.perf_counter()
@@ -147,7 +163,7 @@ class EngineLoop:
                 live.append([token])
                 self._take_back(live, before)
             return
-        run.accept(token)
+        run.accept(token, forced=forced is not None)
         if run.stops.stopped:
             run.finish = "stop"
         elif last:
@@ -190,9 +206,10 @@ class EngineLoop:
         self._turns.deliver(run)
 
     def _fail(self, run: Run, error: Exception) -> None:
-        """The run ends; its caches may be in any state, so they are let go."""
-        self.active.remove(run)
-        run.sequence.live = None
+        """The run ends, at whatever point; its caches may be in any state, so they are let go."""
+        if run in self.active:
+            self.active.remove(run)
+        self.reuse.abandon(run.sequence)
         run.lazy = None
         self._runner.log.flush()
         self._give_up(run.request, error, run.text)

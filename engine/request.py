@@ -100,15 +100,18 @@ class Run:
         """The answer so far."""
         return "".join(segment.text for segment in self.segments if segment.kind == "text")
 
-    def accept(self, token: int) -> None:
-        """Take a sampled or forced id into the reply and tell the listener what it said."""
+    def accept(self, token: int, forced: bool = False) -> None:
+        """Take a sampled or forced id into the reply and tell the listener what it said.
+
+        The closing marker that a spent budget forces is no reasoning: the count never exceeds the budget.
+        """
         if not self.ids:
             self.first_token_at = time.perf_counter()
         thinking = self.thinking
         self.ids.append(token)
         self._detokenizer.add_token(token)
         self._say(self._parser.feed(self._detokenizer.last_segment))
-        if thinking:
+        if thinking and not forced:
             self.stats.reasoning_tokens += 1
         self.stats.completion_tokens += 1
 

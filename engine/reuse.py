@@ -171,6 +171,12 @@ class Reuse:
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
 
+    def abandon(self, sequence: Sequence) -> None:
+        """After a failure: what was fed stays known, the live caches, in whatever state they are, are let go."""
+        if sequence.live is not None:
+            self.trie.add(sequence.live.ids)
+        sequence.live = None
+
     # -- end ---------------------------------------------------------------------------------------------------
 
     def end(self, sequence: Sequence) -> None:

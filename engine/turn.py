@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 
 import mlx.core as mx
 
@@ -59,15 +60,16 @@ class TurnBuilder:
         if self._script is not None:
             return Draw(self._script.sampler(), processors)
         if self._switches.think_min and prompt.reasoning_open:
-            processors = [*processors, ThinkFloor(self._floor_ids(), self._switches.think_min)]
+            processors = [*processors, ThinkFloor(self._floor_ids, self._switches.think_min)]
         return Draw(sampler, processors)
 
+    @cached_property
     def _floor_ids(self) -> list[int]:
-        """The end tokens, and every token that could begin the closing marker."""
+        """The end tokens, and every token that holds the first character of the closing marker."""
         tokenizer, close = self._model.tokenizer, self._renderer.close_ids
         if len(close) == 1:
             return [*self.end_ids, *close]
-        start = self._markers.close[:2]
+        start = self._markers.close[:1]
         return [*self.end_ids, *(i for i in range(len(tokenizer)) if start in tokenizer.decode([i]))]
 
     def note_prompt(self, run: Run) -> None:
@@ -99,7 +101,8 @@ class TurnBuilder:
         """Make the message, note it on the sequence, and fill in the numbers."""
         run.message = self._message(run)
         run.sequence.messages = (*run.request.messages, run.message)
-        run.sequence.drops_reply = self.will_drop(run) and not run.message.tool_calls
+        # Stopped before its first word, the request has fed nothing but its prompt, which is worth keeping.
+        run.sequence.drops_reply = self.will_drop(run) and bool(run.ids) and not run.message.tool_calls
         stats, now = run.stats, time.perf_counter()
         prefill_end = run.prefill_ended or now
         stats.prefill_ms = (prefill_end - run.prefill_started) * 1000

@@ -1,0 +1,271 @@
+"""Turn after turn on the scripted model: what is fed, how replies end, and that each turn costs what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlxchat.cache.live import LiveCache
+from mlxchat.engine.events import PrefillProgress, ReasoningDelta
+from mlxchat.engine.loop import EngineLoop
+from mlxchat.engine.messages import user
+from mlxchat.engine.options import RequestOptions, SamplingOptions, ThinkingOptions
+from mlxchat.engine.sampling import ThinkFloor
+from mlxchat.errors import ContextExceeded, UsageError
+from support.oracle import Cost, Fed, contains, costs, read_log
+from support.scripted import ScriptedEngine, ask, done, failed, model_folder, options, shown
+
+pytestmark = pytest.mark.exact
+
+LONG = "The window, the layer, the block and the prefix. " * 20
+THOUGHT = "<think>\nThe user asks a question about the cache.\n</think>\n\nParis is the capital."
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedEngine]:
+    folder = tmp_path_factory.mktemp("turns")
+    made = ScriptedEngine(model_folder(folder / "model"), folder / "work")
+    yield made
+    made.close()
+    assert made.notices == []
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedEngine]:
+    """A model without reasoning of its own under the built-in template: the prompt opens the thought."""
+    folder = tmp_path_factory.mktemp("thinker")
+    model = model_folder(folder / "model", "llama", "chatml")
+    made = ScriptedEngine(model, folder / "work", template="chatml-think")
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def books(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test the store's and the live caches' books are right."""
+    yield
+    for name in ("engine", "thinker"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).check()
+
+
+def since(engine: ScriptedEngine, before: int) -> list[Fed]:
+    return read_log(engine.log)[before:]
+
+
+def cost_of_all(engine: ScriptedEngine, requests: list[int]) -> list[Cost]:
+    """The costs of the last requests; earlier ones count as fed."""
+    log = read_log(engine.log)
+    return costs(log, [0] * (len(log) - len(requests)) + requests)
+
+
+def token(engine: ScriptedEngine, text: str) -> list[int]:
+    found = engine.engine.call(lambda m: list(m.model.tokenizer.encode(text, add_special_tokens=False)))
+    assert isinstance(found, list)
+    return found
+
+
+def test_each_turn_prefills_what_is_new(engine: ScriptedEngine) -> None:
+    engine.say(THOUGHT, "<think>\nAgain.\n</think>\n\nYes.", "No.")
+    chat = engine.chat(LONG)
+    turns = [ask(chat, text) for text in ("What is the capital of France?", "Is it?", "Is it not?")]
+    found = cost_of_all(engine, [turn.stats.prompt_tokens for turn in turns])
+    assert [cost.extra <= 4 for cost in found] == [True] * 3
+    assert [cost.prefilled for cost in found] == [turn.stats.prefill_tokens for turn in turns]
+    assert [turn.stats.restore_kind for turn in turns] == ["none", "live", "live"]
+    assert [turn.stats.divergence for turn in turns] == ["first", "reasoning_dropped", "reasoning_dropped"]
+    assert turns[0].message.reasoning == "The user asks a question about the cache."
+    assert not any(contains(cost.prompt, token(engine, "asks a question")) for cost in found[1:])
+
+
+def test_planted_a_rewind_that_goes_too_far_is_seen(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveCache, "rows_reach", lambda self, group, position: position <= 8)
+    monkeypatch.setattr("mlxchat.cache.planner.Coverage.covers", lambda self, position: position <= 8)
+    engine.say(THOUGHT)
+    chat = engine.chat(LONG)
+    turns = [ask(chat, text) for text in ("And the capital?", "Is it so?")]
+    assert cost_of_all(engine, [turn.stats.prompt_tokens for turn in turns])[1].extra > 100
+
+
+def test_the_end_token_is_fed_once(engine: ScriptedEngine) -> None:
+    """Sampled, fed ahead, taken back; the next prompt brings it."""
+    engine.say("One.", "Two.")
+    chat = engine.chat()
+    first = ask(chat, "Count.")
+    (end,) = token(engine, "<|im_end|>")
+    held = engine.engine.call(lambda m: next(reversed(m.loop.sequences.values())).live.ids.tolist())
+    assert held[-1] != end
+    assert len(held) == first.stats.prompt_tokens + first.stats.completion_tokens
+    second = ask(chat, "On.")
+    assert second.stats.divergence == "append"
+    for fed in since(engine, -2):
+        assert not contains(fed.ids, [end, end])
+    assert cost_of_all(engine, [first.stats.prompt_tokens, second.stats.prompt_tokens])[1].extra <= 1
+
+
+def test_planted_an_end_token_left_in_the_caches_is_seen(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EngineLoop, "_take_back", staticmethod(lambda live, before: None))
+    engine.say("One.", "Two.")
+    first = ask(engine.chat(), "Count again.")
+    held = engine.engine.call(lambda m: next(reversed(m.loop.sequences.values())).live.ids.tolist())
+    assert len(held) == first.stats.prompt_tokens + first.stats.completion_tokens + 1
+
+
+def test_max_tokens_counts_reasoning_and_the_cut_reply_goes_on(engine: ScriptedEngine) -> None:
+    engine.say(THOUGHT, "Well.")
+    chat = engine.chat()
+    cut = ask(chat, "Why?", options(max_tokens=7))
+    assert (cut.finish_reason, cut.stats.completion_tokens) == ("length", 7)
+    assert cut.message.generated is not None
+    assert len(cut.message.generated.ids) == 7
+    after = ask(chat, "Go on.")
+    assert cost_of_all(engine, [cut.stats.prompt_tokens, after.stats.prompt_tokens])[1].extra <= 4
+    assert [m.role for m in chat.messages] == ["user", "assistant", "user", "assistant"]
+
+
+def test_one_token_is_a_reply(engine: ScriptedEngine) -> None:
+    engine.say("Paris.")
+    cut = ask(engine.chat(), "Where?", options(max_tokens=1))
+    assert (cut.finish_reason, cut.stats.completion_tokens) == ("length", 1)
+
+
+def test_an_end_token_at_the_limit_is_a_stop(engine: ScriptedEngine) -> None:
+    engine.say("Yes.")
+    length = len(token(engine, "Yes."))
+    assert ask(engine.chat(), "Well?", options(max_tokens=length)).finish_reason == "length"
+    assert ask(engine.chat(), "Well?", options(max_tokens=length + 1)).finish_reason == "stop"
+
+
+def test_the_context_ends_the_reply_and_refuses_the_next(tmp_path: Path) -> None:
+    model = model_folder(tmp_path / "model", max_position_embeddings=96)
+    engine = ScriptedEngine(model, tmp_path / "work", {"text": LONG, "open": True})
+    try:
+        chat = engine.chat()
+        full = ask(chat, "Talk.")
+        assert full.finish_reason == "length"
+        assert full.stats.context_tokens == full.stats.context_limit == 96
+        refused = failed(list(chat.ask(user("More."), RequestOptions())))
+        assert isinstance(refused.error, ContextExceeded)
+        assert refused.error.exit_code == 65
+        assert len(chat.messages) == 2, "the message that did not fit is not kept"
+        chat.undo()
+        assert ask(chat, "Talk again.", options(max_tokens=3)).finish_reason == "length"
+        engine.check()
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("stop", ["capital", "tal.", "is the cap", "Paris"])
+def test_a_stop_string_over_token_borders(engine: ScriptedEngine, stop: str) -> None:
+    engine.say(THOUGHT, "Yes.")
+    chat = engine.chat()
+    events = list(chat.ask(user("What?"), options(stop=(stop,))))
+    wanted = "Paris is the capital.".partition(stop)[0]
+    assert (shown(events), done(events).message.text) == (wanted, wanted)
+    assert done(events).finish_reason == "stop"
+    after = ask(chat, "And?")
+    assert after.stats.prefill_tokens <= after.stats.prompt_tokens - after.stats.common_prefix_tokens + 4
+
+
+def test_a_stop_string_in_the_reasoning_stops_nothing(engine: ScriptedEngine) -> None:
+    engine.say(THOUGHT)
+    turn = done(list(engine.chat().ask(user("What?"), options(stop=("cache",)))))
+    assert turn.message.text == "Paris is the capital."
+
+
+def think(budget: int, max_tokens: int = 60) -> RequestOptions:
+    return RequestOptions(SamplingOptions(max_tokens=max_tokens), ThinkingOptions(budget=budget))
+
+
+@pytest.mark.parametrize("budget", [0, 1, 9])
+def test_a_spent_budget_feeds_the_closing_marker_once(thinker: ScriptedEngine, budget: int) -> None:
+    thinker.say({"text": "hello world " * 40, "open": True})
+    chat = thinker.chat()
+    turn = done(list(chat.ask(user("Think."), think(budget))))
+    (fed,) = since(thinker, -1)
+    close = token(thinker, "\n</think>\n\n")
+    reply = fed.ids[turn.stats.prompt_tokens :]
+    assert sum(reply[i : i + len(close)] == close for i in range(len(reply))) == 1
+    assert reply[budget : budget + len(close)] == close
+    assert turn.stats.reasoning_tokens == budget
+    assert turn.stats.completion_tokens == 60
+    assert turn.message.text
+    assert turn.finish_reason == "length"
+    after = ask(chat, "And?", think(budget, 20))
+    assert cost_of_all(thinker, [turn.stats.prompt_tokens, after.stats.prompt_tokens])[1].extra <= 4
+
+
+def test_a_thought_within_its_budget_is_left_alone(thinker: ScriptedEngine) -> None:
+    thinker.say("Short.\n</think>\n\nYes.")
+    events = list(thinker.chat().ask(user("Think."), think(50)))
+    assert "".join(e.text for e in events if isinstance(e, ReasoningDelta)).strip() == "Short."
+    assert (done(events).message.text, done(events).finish_reason) == ("Yes.", "stop")
+
+
+def test_the_floor_masks_end_tokens_and_whatever_opens_the_closing_marker(thinker: ScriptedEngine) -> None:
+    def look(machinery: Any) -> tuple[set[int], set[int], list[str]]:
+        turns = machinery.loop._turns
+        return set(turns._floor_ids), set(turns.end_ids), [machinery.model.tokenizer.decode([i]) for i in range(600)]
+
+    masked, ends, texts = thinker.engine.call(look)  # type: ignore[misc]
+    assert ends <= masked
+    assert {i for i, text in enumerate(texts) if "<" in text} <= masked
+    assert len(masked) < 50
+
+
+def test_the_floor_keeps_a_model_thinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling hot, this random model soon draws an end token; the floor forbids it so many times."""
+
+    def run(work: Path, minimum: str) -> int:
+        engine = ScriptedEngine(model, work, template="chatml-think", think_min=minimum)
+        engine.engine.call(lambda m: setattr(m.loop._turns, "_script", None))
+        try:
+            wanted = RequestOptions(SamplingOptions(temp=4.0, seed=3, max_tokens=900), ThinkingOptions(budget=800))
+            return done(list(engine.chat().ask(user("Think."), wanted))).stats.reasoning_tokens
+        finally:
+            engine.close()
+
+    model = model_folder(tmp_path / "model", "llama", "chatml", vocab_size=640)
+    free = run(tmp_path / "free", "")
+    assert free < 800
+    assert run(tmp_path / "held", "800") == 800
+    monkeypatch.setattr(ThinkFloor, "__call__", lambda self, tokens, logits: logits)
+    assert run(tmp_path / "planted", "800") == free, "planted fault: a floor that masks nothing"
+
+
+def test_a_setting_that_is_none_fails_the_turn_alone(engine: ScriptedEngine) -> None:
+    chat = engine.chat()
+    assert isinstance(failed(list(chat.ask(user("x"), options(extra={"colour": 1})))).error, UsageError)
+    assert chat.messages == []
+    engine.say("Yes.")
+    assert ask(chat, "x").message.text == "Yes."
+
+
+def test_progress_ends_with_the_whole_prompt(engine: ScriptedEngine) -> None:
+    engine.say("Yes.")
+    events = [e for e in engine.chat(LONG).ask(user("Progress?"), RequestOptions()) if isinstance(e, PrefillProgress)]
+    assert events[-1].done == events[-1].total
+    assert [e.done for e in events] == sorted(e.done for e in events)
+    assert {e.cached for e in events} == {events[0].done}
+
+
+def test_another_end_token_than_the_templates(tmp_path: Path) -> None:
+    """R8: the model ends with one token, history shows another; nothing but that token is new."""
+    model = model_folder(tmp_path / "model")
+    engine = ScriptedEngine(model, tmp_path / "work")
+    try:
+        (other,), reply = token(engine, "<|endoftext|>"), token(engine, "Paris.")
+        engine.engine.call(lambda m: setattr(m.loop._turns, "end_ids", m.loop._turns.end_ids | {other}))
+        engine.say({"ids": [*reply, other], "open": True}, "Yes.")
+        chat = engine.chat(LONG)
+        turns = [ask(chat, "Where?"), ask(chat, "Sure?")]
+        assert turns[0].finish_reason == "stop"
+        assert not contains(since(engine, -1)[0].ids, [other])
+        assert costs(read_log(engine.log), [turn.stats.prompt_tokens for turn in turns])[1].extra <= 1
+        assert turns[1].stats.restore_kind == "live"
+    finally:
+        engine.close()
