@@ -1,0 +1,129 @@
+"""What every transcript format is read into: conversations of requests, and what could not be read.
+
+A *request* is one full prompt and the answer that was recorded for it. Some formats record requests (replay exactly
+those); others record a conversation, where each assistant message is one request on all before it. Plain data: no MLX,
+no tokenizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..engine.messages import Message
+
+ConversationKind = Literal["main", "subagent", "side"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts as the provider recorded them; None where it didn't."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message as it stands in a file.
+
+    line               1-based line (or 1-based index in a JSON array) where it begins
+    id, parent_id      of formats that keep a tree
+    hidden_reasoning   the format says that there was reasoning, but not what it was (encrypted, summarised)
+    extra              fields the format had beyond these, kept for lossless export
+    """
+
+    message: Message
+    line: int
+    id: str | None = None
+    parent_id: str | None = None
+    time: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    hidden_reasoning: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt to replay.
+
+    messages     the full prompt, in order; answer: what was recorded for it, None if the file ends before one
+    line         where the answer (or the request) begins in the file
+    delay_ms     recorded or simulated pause after it, for tools to run
+    """
+
+    messages: tuple[Message, ...]
+    answer: Message | None
+    line: int
+    tools: tuple[dict[str, Any], ...] = ()
+    usage: Usage | None = None
+    model: str | None = None
+    time: str | None = None
+    max_tokens: int | None = None
+    delay_ms: int = 0
+    hidden_reasoning: bool = False
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Requests that belong together. `parent` names the conversation that a sub-agent or side chain was started from."""
+
+    id: str
+    requests: tuple[Request, ...]
+    kind: ConversationKind = "main"
+    parent: str | None = None
+    title: str | None = None
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A line that could not be used, and why; never fatal."""
+
+    line: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One file, or one folder of files that belong together.
+
+    format     the reader's name
+    missing    what the format leaves out, as short phrases ("system prompt", "tool schemas", "reasoning (encrypted)")
+    """
+
+    format: str
+    path: str
+    conversations: tuple[Conversation, ...]
+    skipped: tuple[Skipped, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def requests(self) -> list[tuple[Conversation, Request]]:
+        """All requests with their conversations, in file order (by line; stable for those without a time)."""
+        return [(conversation, request) for conversation in self.conversations for request in conversation.requests]
+
+
+def requests_of(entries: tuple[Entry, ...], tools: tuple[dict[str, Any], ...] = ()) -> tuple[Request, ...]:
+    """The requests of a plain conversation: each assistant message is one, on all messages before it."""
+    out: list[Request] = []
+    before: list[Message] = []
+    for entry in entries:
+        if entry.message.role == "assistant":
+            out.append(
+                Request(
+                    messages=tuple(before),
+                    answer=entry.message,
+                    line=entry.line,
+                    tools=tools,
+                    usage=entry.usage,
+                    model=entry.model,
+                    time=entry.time,
+                    hidden_reasoning=entry.hidden_reasoning,
+                )
+            )
+        before.append(entry.message)
+    return tuple(out)
