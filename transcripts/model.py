@@ -69,7 +69,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Requests that belong together. `parent` names the conversation that a sub-agent or side chain was started from."""
+    """Requests that belong together; `parent` is the conversation that a sub-agent or side chain was started from."""
 
     id: str
     requests: tuple[Request, ...]
