@@ -145,7 +145,12 @@ class LiveCache:
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers and held states."""
-        return sum(int(leaf.nbytes) for leaf in self.leaves) + sum(held.nbytes for held in self.states)
+        return sum(int(leaf.nbytes) for leaf in self.leaves) + self.state_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states held by reference."""
+        return sum(held.nbytes for held in self.states)
 
     def check(self) -> None:
         """Assert that every row leaf stands at the sequence's end."""

@@ -128,6 +128,7 @@ class EngineLoop:
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
             _begin(run.lazy)
+        del logits  # its graph refers to the KV buffers
         self._runner.settle(live)
         live.append(run.prompt.ids[start:end])
         kind = next((mark.kind for mark in run.prompt.marks if mark.position == end), None)

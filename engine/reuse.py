@@ -26,6 +26,7 @@ from .sequence import Sequence
 from .stats import RequestStats
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence; older ones go to disk or are let go
+HELD_BYTES = 512 * 2**20  # and their size, unless that would leave fewer than two
 PINNED_TURNS = 2  # of the current conversation: their anchors are not evicted
 HEADROOM = 1024  # rows past the prompt that restored buffers have, so that decode doesn't reallocate at once
 
@@ -166,7 +167,7 @@ class Reuse:
 
     def _displace_states(self, live: LiveCache, checkpointer: Checkpointer) -> None:
         """Bound the states held by reference: the oldest is written, unless later anchors of its kind replaced it."""
-        while len(live.states) > HELD_STATES:
+        while len(live.states) > HELD_STATES or (len(live.states) > 2 and live.state_bytes > HELD_BYTES):
             oldest = live.states.pop(0)
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
@@ -185,15 +186,13 @@ class Reuse:
         assert live is not None
         sequence.fed = np.array(live.ids, np.int32)
         self.trie.add(sequence.fed)
-        self._pin(sequence, sequence.fed[: sequence.stable])
+        self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
 
-    def _pin(self, sequence: Sequence, stable: Ids) -> None:
+    def _pin(self, sequence: Sequence, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
         if self.store is None or self._planner is None or not len(stable):
             return
-        keys = Chain(self._namespace)
-        keys.append(stable)
-        sequence.pins.append(self._planner.plan(stable, keys.keys, None, len(stable), 0).entries)
+        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0).entries)
         while len(sequence.pins) > PINNED_TURNS:
             self.store.unpin(sequence.pins.popleft())
 
