@@ -107,7 +107,7 @@ class ScriptedEngine:
         **switches: str,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
-        self.work = work
+        self.model, self.work = model, work
         self.log = work / "calls.jsonl"
         self.gate = GateFolder(work / "gate")
         self.notices: list[str] = []
