@@ -69,14 +69,18 @@ class Paths:
             if entry.id is not None:
                 place[entry.id] = at
 
-    def to(self, at: int) -> list[Entry]:
-        """The entries from the root to the one in place `at`, itself last."""
-        found: list[Entry] = []
+    def places(self, at: int) -> list[tuple[int, Entry]]:
+        """(place, entry) from the root to the one in place `at`, itself last."""
+        found: list[tuple[int, Entry]] = []
         step: int | None = at
         while step is not None:
-            found.append(self.entries[step])
+            found.append((step, self.entries[step]))
             step = self._parent[step]
         return found[::-1]
+
+    def to(self, at: int) -> list[Entry]:
+        """The entries from the root to the one in place `at`, itself last."""
+        return [entry for _, entry in self.places(at)]
 
     def leaves(self) -> list[int]:
         """The places of the entries that none follows: one per branch, in file order."""

@@ -8,7 +8,7 @@ from typing import Any
 from ...engine.messages import Message, Role, TextPart, ToolCall
 from ..model import Entry
 from .content import Content, content_of, reasoning_of, result_words, split_think, tool_call
-from .fields import Object, array, label, obj, objects, text, time_of, usage_of, without
+from .fields import Object, array, first_text, label, obj, objects, text, time_of, usage_of, without
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -103,7 +103,10 @@ def call_of(call: Object) -> ToolCall:
     function = obj(inner) or call
     name = inner if isinstance(inner, str) else function.get("name")
     made = tool_call(call.get("id"), name, function.get("arguments"))
-    return replace(made, raw=None) if obj(call.get("mlxchat")).get("arguments") == "object" else made
+    about = obj(call.get("mlxchat"))
+    if about.get("arguments") == "object":
+        return replace(made, raw=None)
+    return replace(made, raw=first_text(about.get("raw"), call.get("raw"), made.raw) or made.raw)
 
 
 def _result(part: Object) -> ChatMessage:

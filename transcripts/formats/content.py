@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,9 +154,11 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> ToolCall:
     return ToolCall(label(call_id) or "", label(name) or "", value, raw)
 
 
-def arguments_text(call: ToolCall) -> str:
-    """A call's arguments as text: what was written, else compact JSON."""
-    return call.raw if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
+def written_arguments(call: ToolCall) -> str | None:
+    """A call's arguments as they were written; None if `raw` isn't that (there is none, or it is the whole call)."""
+    if call.raw is None or tool_call(call.id, call.name, call.raw).arguments != call.arguments:
+        return None
+    return call.raw
 
 
 def split_think(words: str) -> tuple[str | None, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..model import Usage
 
 Object = dict[str, Any]
+_LATEST_SECONDS = 1e11
+"""Times beyond it are milliseconds."""
 
 
 def obj(value: Any) -> Object:
@@ -94,10 +96,10 @@ def usage_of(value: Any) -> Usage | None:
     details = obj(usage.get("prompt_tokens_details")) or obj(usage.get("input_tokens_details"))
     spent = obj(usage.get("completion_tokens_details")) or obj(usage.get("output_tokens_details"))
     return some_usage(
-        prompt=_first_whole(usage, "prompt_tokens", "input_tokens"),
-        cached=_first_whole({**details, **usage}, "cached_tokens", "cached_input_tokens"),
-        completion=_first_whole(usage, "completion_tokens", "output_tokens"),
-        reasoning=_first_whole({**spent, **usage}, "reasoning_tokens", "reasoning_output_tokens"),
+        prompt=_first_whole(usage, "prompt_tokens", "input_tokens", "promptTokens"),
+        cached=_first_whole({**details, **usage}, "cached_tokens", "cached_input_tokens", "cachedTokens"),
+        completion=_first_whole(usage, "completion_tokens", "output_tokens", "completionTokens"),
+        reasoning=_first_whole({**spent, **usage}, "reasoning_tokens", "reasoning_output_tokens", "reasoningTokens"),
     )
 
 
@@ -115,12 +117,11 @@ def _first_whole(value: Object, *names: str) -> int | None:
 
 def time_of(value: Any) -> str | None:
     """A time as ISO 8601 text: as it is, or made from seconds or milliseconds since 1970."""
-    count = whole(value)
-    if count is None:
+    if whole(value) is None:
         return text(value)
-    number = float(value)
-    seconds = number / 1000 if number > 1e11 else number
+    milliseconds = value if value > _LATEST_SECONDS else value * 1000
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except (ValueError, OverflowError):
         return None
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

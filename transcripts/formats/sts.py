@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from ...engine.messages import Message
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from ...engine.messages import ImagePart, Message
 from ..model import Conversation, Entry
+from ..sts_lines import LINE_FIELDS, stamp, usage_json
 from ..trees import tree_requests
 from .base import TOOL_SCHEMAS, Format, Head, Object, Parsed, Source
 from .chat_messages import ROLES, call_of
 from .content import content_of
-from .fields import label, obj, objects, text, time_of, tools_of, usage_of, whole, without
+from .fields import label, obj, objects, text, time_of, tools_of, usage_of, without
 
-LINE_FIELDS = ("type", "id", "parentId", "message", "extra", "hiddenReasoning", "line")
-MESSAGE_FIELDS = (
-    *("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model", "usage"),
-    *("interrupted",),
-)
+MESSAGE_FIELDS = (*("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model"),)
 HEADER_FIELDS = ("type", "id", "name", "tools", "kind", "parent")
+_TITLES = ("name", "session_info")
+_BOOKKEEPING = ("settings",)
+_LONGEST_PATH = 1000
 
 
 def _recognise(head: Head) -> bool:
@@ -31,14 +34,16 @@ def _parse(source: Source) -> Parsed:
         kind = value.get("type")
         if kind == "session" and not header:
             header = value
-        elif kind == "session_info":
+        elif kind in _TITLES:
             title = text(value.get("name")) or title
+        elif kind in _BOOKKEEPING:
+            continue
         elif kind != "message":
             source.skip(record.line, f"a line of type {str(kind)[:40]!r}")
         elif (entry := entry_of(value, record.line)) is None:
             source.skip(record.line, f"a message with the role {str(obj(value.get('message')).get('role'))[:40]!r}")
         else:
-            entries.append(entry)
+            entries.append(_located(entry, source.path.parent))
     return _parsed(source, header, title, entries)
 
 
@@ -74,10 +79,16 @@ def entry_of(line: Object, number: int) -> Entry | None:
         tool_calls=tuple(call_of(call) for call in objects(raw.get("toolCalls"))),
         tool_call_id=label(raw.get("toolCallId")),
         name=label(raw.get("name")),
-        interrupted=raw.get("interrupted") is True,
+        interrupted=line.get("interrupted") is True,
     )
     extra = {**without(line, *LINE_FIELDS), **obj(line.get("extra"))}
     more = without(raw, *MESSAGE_FIELDS)
+    time = time_of(raw.get("timestamp"))
+    if "timestamp" in raw and (time is None or stamp(time) != raw["timestamp"]):
+        more["timestamp"] = raw["timestamp"]
+    usage = usage_of(line.get("usage")) or usage_of(raw.get("usage"))
+    if "usage" in line and (usage is None or usage_json(usage) != line["usage"]):
+        extra["usage"] = line["usage"]
     if raw.get("role") != role:
         more["role"] = raw["role"]
     if content.other:
@@ -86,15 +97,35 @@ def entry_of(line: Object, number: int) -> Entry | None:
         extra["message"] = more
     return Entry(
         message,
-        whole(line.get("line")) or number,
+        number,
         id=label(line.get("id")),
         parent_id=label(line.get("parentId")),
-        time=time_of(raw.get("timestamp")) or time_of(line.get("timestamp")),
+        time=time or time_of(line.get("timestamp")),
         model=text(raw.get("model")),
-        usage=usage_of(raw.get("usage")),
+        usage=usage,
         hidden_reasoning=line.get("hiddenReasoning") is True,
         extra=extra,
     )
+
+
+def _located(entry: Entry, folder: Path) -> Entry:
+    """The entry with the paths of images that stand beside the file; other sources stay as they are."""
+    parts = tuple(
+        ImagePart(str(folder / part.source)) if isinstance(part, ImagePart) and _is_beside(part, folder) else part
+        for part in entry.message.content
+    )
+    same = parts == entry.message.content
+    return entry if same else replace(entry, message=replace(entry.message, content=parts))
+
+
+def _is_beside(part: ImagePart, folder: Path) -> bool:
+    path = PurePosixPath(part.source)
+    if len(part.source) > _LONGEST_PATH or path.is_absolute() or ".." in path.parts or "\0" in part.source:
+        return False
+    try:
+        return (folder / path).is_file()
+    except OSError:  # a part of it is longer than a file name may be
+        return False
 
 
 FORMAT = Format("sts", "session traces (STS), mlxchat's own", _recognise, _parse)
