@@ -40,9 +40,10 @@ def convert(
     if out != "-" and not folder:
         _check_target(Path(source), Path(out), force)
     transcript = read(Path(source), format_name or None)
-    written = (
-        _to_folder(transcript, Path(out), chosen, bare, force) if folder else _to_one(transcript, out, chosen, bare)
-    )
+    if folder:
+        written = _to_folder(transcript, Path(out), chosen, bare, force)
+    else:
+        written = _to_one(transcript, out, chosen, bare)
     report = {
         "schema": "mlxchat.convert/1",
         "format": transcript.format,
@@ -138,14 +139,15 @@ def _say(transcript: Transcript, report: dict[str, Any]) -> None:
     from .sanitize import sanitize
 
     typer.echo(
-        f"read {report['format']}: {report['conversations']:,} conversations, {report['messages']:,} messages, "
-        f"{report['requests']:,} requests, {report['tool_calls']:,} tool calls",
+        f"read {report['format']}: {_many(report['conversations'], 'conversation')}, "
+        f"{_many(report['messages'], 'message')}, {_many(report['requests'], 'request')}, "
+        f"{_many(report['tool_calls'], 'tool call')}",
         err=True,
     )
     if transcript.missing:
         typer.echo(f"not in the transcript: {', '.join(transcript.missing)}", err=True)
     if transcript.skipped:
-        typer.echo(f"skipped {len(transcript.skipped):,} lines", err=True)
+        typer.echo(f"skipped {_many(len(transcript.skipped), 'line')}", err=True)
     for line in transcript.skipped[:_MOST_NAMED]:
         where = f"{line.file}, line {line.line}" if line.file else f"line {line.line}"
         typer.echo(sanitize(f"  {where}: {line.why}"), err=True)
@@ -153,3 +155,7 @@ def _say(transcript: Transcript, report: dict[str, Any]) -> None:
         typer.echo(f"  and {len(transcript.skipped) - _MOST_NAMED:,} more (--json names them all)", err=True)
     for file in report["files"]:
         typer.echo(f"wrote {file}", err=True)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
