@@ -35,6 +35,7 @@ class OtherCommand:
 
 
 OTHER_COMMANDS = {
+    "sessions": OtherCommand("session_commands", "app", "List, show, search, export and remove saved chats."),
     "models": OtherCommand("model_commands", "app", "List, describe and fetch models."),
     "doctor": OtherCommand("doctor", "doctor", "Say what mlxchat runs on here, and what would make it run better."),
 }

@@ -164,7 +164,7 @@ class _Reader:
                     self.skipped.append(Skipped(number, f"no message is called {head!r}"))
             case "settings":
                 self.settings = SessionSettings.from_json(line)
-            case "name":
+            case "session_info":
                 self.name = _text(line.get("name")) or None
 
     def add(self, entry: Entry, linear: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from .session_appender import SessionAppender
 from .session_file import SavedSession
 from .session_images import ImageFolder, has_images
 from .session_settings import SessionSettings
-from .sts import HARNESS, message_line
+from .sts import HARNESS, message_line, milliseconds, now
 
 VERSION = 1
 
@@ -114,7 +113,7 @@ class SessionRecorder:
         if self._journal is None:
             self._begin()
             model = self._settings.model
-            entry = Entry(Message("assistant"), 0, _message_id(), self._parent(index), _now(), model)
+            entry = Entry(Message("assistant"), 0, _message_id(), self._parent(index), now(), model)
             self._journal = Journal(self._appender.path, entry)
         try:
             self._journal.add("text" if isinstance(event, TextDelta) else "reasoning", event.text)
@@ -147,7 +146,7 @@ class SessionRecorder:
     def rename(self, name: str) -> None:
         """Give the session a name."""
         self._begin()
-        self._write({"type": "name", "name": name})
+        self._write({"type": "session_info", "name": name})
 
     def close(self) -> None:
         """Let go of the session. Words of an answer that never ended become a branch."""
@@ -164,7 +163,7 @@ class SessionRecorder:
         if self._first is not None:
             first, self._first = self._first, None
             known = {name: value for name, value in first.items() if value is not None}
-            self._write({**known, "timestamp": int(_now()), **self._settings.to_json()})
+            self._write({**known, "timestamp": milliseconds(now()), **self._settings.to_json()})
         if not self._ids and self._settings.system is not None:
             self._put(0, Entry(system_message(self._settings.system), 0))
         carried, self._carried = self._carried, []
@@ -173,7 +172,7 @@ class SessionRecorder:
 
     def _put(self, index: int, entry: Entry) -> None:
         """Append a message as the one at `index`, with an id and a time if it has none yet."""
-        entry = replace(entry, id=entry.id or _message_id(), parent_id=self._parent(index), time=entry.time or _now())
+        entry = replace(entry, id=entry.id or _message_id(), parent_id=self._parent(index), time=entry.time or now())
         assert entry.id is not None
         self._ids[index:] = [entry.id]
         self._end = entry.id
@@ -229,8 +228,3 @@ class SessionRecorder:
 
 def _message_id() -> str:
     return secrets.token_hex(5)
-
-
-def _now() -> str:
-    """Milliseconds since 1970."""
-    return str(time.time_ns() // 1_000_000)

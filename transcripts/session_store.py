@@ -85,7 +85,7 @@ class SessionStore:
             try:
                 size = os.fstat(descriptor).st_size
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                os.write(descriptor, b"\n" * torn + encoded({"type": "name", "name": name}))
+                os.write(descriptor, b"\n" * torn + encoded({"type": "session_info", "name": name}))
             finally:
                 os.close(descriptor)
         except OSError as error:

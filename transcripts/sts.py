@@ -1,13 +1,14 @@
 """The lines of a Session Trace (STS), the format that chats are saved in: one JSON object each, in both directions.
 
 A header line `{type: "session", harness, id, name?}`, then `{type: "message", message: {role, content, …}}`. Fields of
-ours that other readers ignore: `id` and `parentId` of a message (a tree), `generated`, `interrupted`, `usage`.
+ours that other readers ignore: a line's `id`, `parentId` (a tree) and `generated`; a message's `interrupted`, `usage`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ..engine.messages import FilePart, Generated, ImagePart, Message, Part, TextPart, ToolCall
@@ -15,12 +16,8 @@ from .model import Entry, Usage
 
 HARNESS = "mlxchat"
 _ROLES = ("system", "user", "assistant", "tool")
-_USAGE = {
-    "promptTokens": "prompt_tokens",
-    "cachedTokens": "cached_tokens",
-    "completionTokens": "completion_tokens",
-    "reasoningTokens": "reasoning_tokens",
-}
+_USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+_LINE = ("type", "id", "parentId", "message", "generated")
 
 
 def is_header(value: Any) -> bool:
@@ -29,7 +26,7 @@ def is_header(value: Any) -> bool:
 
 
 def message_line(entry: Entry) -> dict[str, Any]:
-    """An entry as its line. `time` is milliseconds since 1970, as decimal digits."""
+    """An entry as its line; its time as milliseconds since 1970."""
     message = entry.message
     inner: dict[str, Any] = {"role": message.role, "content": _content_json(message.content)}
     if message.reasoning is not None:
@@ -40,18 +37,18 @@ def message_line(entry: Entry) -> dict[str, Any]:
         inner["toolCallId"] = message.tool_call_id
     if message.name is not None:
         inner["name"] = message.name
-    if entry.time is not None:
-        inner["timestamp"] = int(entry.time)
+    if entry.time is not None and (time := milliseconds(entry.time)) is not None:
+        inner["timestamp"] = time
     if entry.model is not None:
         inner["model"] = entry.model
+    if message.interrupted:
+        inner["interrupted"] = True
+    if entry.usage is not None:
+        inner["usage"] = {name: getattr(entry.usage, name) for name in _USAGE}
     line: dict[str, Any] = {**entry.extra, "type": "message"}
     if entry.id is not None:
         line |= {"id": entry.id, "parentId": entry.parent_id}
     line["message"] = inner
-    if message.interrupted:
-        line["interrupted"] = True
-    if entry.usage is not None:
-        line["usage"] = {name: getattr(entry.usage, field) for name, field in _USAGE.items()}
     if message.generated is not None:
         line["generated"] = _generated_json(message.generated)
     return line
@@ -73,20 +70,31 @@ def read_entry(line: Mapping[str, Any], number: int) -> Entry:
         tool_call_id=_text(inner, "toolCallId"),
         name=_text(inner, "name"),
         generated=_generated(line.get("generated")) if role == "assistant" else None,
-        interrupted=line.get("interrupted") is True,
+        interrupted=inner.get("interrupted") is True,
     )
-    time = inner.get("timestamp")
-    known = ("type", "id", "parentId", "message", "interrupted", "usage", "generated")
     return Entry(
         message,
         number,
         id=_text(line, "id"),
         parent_id=_text(line, "parentId"),
-        time=str(int(time)) if isinstance(time, int | float) and not isinstance(time, bool) else None,
+        time=_time(inner.get("timestamp")),
         model=_text(inner, "model"),
-        usage=_usage(line.get("usage")),
-        extra={key: value for key, value in line.items() if key not in known},
+        usage=_usage(inner.get("usage")),
+        extra={key: value for key, value in line.items() if key not in _LINE},
     )
+
+
+def now() -> str:
+    """This moment as an entry's time: ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def milliseconds(time: str) -> int | None:
+    """An entry's time as milliseconds since 1970; None if it is no ISO 8601 time."""
+    try:
+        return round(datetime.fromisoformat(time).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 # -- to JSON ---------------------------------------------------------------------------------------------------
@@ -110,11 +118,24 @@ def _part_json(part: Part) -> dict[str, str]:
 
 
 def _call_json(call: ToolCall) -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    spelled = call.raw is not None and _object(call.raw) == call.arguments
+    arguments = call.raw if spelled else _spelled(call.arguments)
     out: dict[str, Any] = {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
-    if call.raw is not None:
+    if call.raw is not None and not spelled:
         out["raw"] = call.raw
     return out
+
+
+def _spelled(arguments: dict[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _generated_json(generated: Generated) -> dict[str, Any]:
@@ -157,13 +178,10 @@ def _call(raw: Any) -> ToolCall:
         raise ValueError("a tool call without a function's name")
     written, arguments = _text(raw, "raw"), function.get("arguments", {})
     if isinstance(arguments, str):
-        try:
-            value = json.loads(arguments)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):  # what the model wrote is kept even where it is no object
-            value, written = {}, written or arguments
-        arguments = value
+        value = _object(arguments)
+        if value is None or arguments != _spelled(value):  # what the model wrote is kept, even where it is no object
+            written = written or arguments
+        arguments = value or {}
     if not isinstance(arguments, dict):
         raise ValueError("a tool call's arguments are no object")
     return ToolCall(str(raw.get("id") or ""), function["name"], arguments, written)
@@ -189,8 +207,17 @@ def _are_ids(values: list[Any]) -> bool:
 def _usage(raw: Any) -> Usage | None:
     if not isinstance(raw, dict):
         return None
-    counts = {field: raw.get(name) for name, field in _USAGE.items()}
-    return Usage(**{field: count if type(count) is int and count >= 0 else None for field, count in counts.items()})
+    counts = {name: raw.get(name) for name in _USAGE}
+    return Usage(**{name: count if type(count) is int and count >= 0 else None for name, count in counts.items()})
+
+
+def _time(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _text(raw: Mapping[str, Any], name: str) -> str | None:
