@@ -9,7 +9,44 @@ from typing import Any
 from mlxchat.engine.options import RequestOptions, SamplingOptions, ThinkingOptions
 from support.tiny_tokenizer import Family
 
-_WORDS = ["the", "user", "asks", "a", "question", "about", "cache", "and", "model", "gives", "an", "answer", "window", "layer", "block", "prefix", "tool", "call", "name", "test", "reader", "writer", "capital", "world", "system", "function", "get", "weather", "return", "this", "that", "argument", "two", "three", "indented", "text"]
+_WORDS = [
+    "the",
+    "user",
+    "asks",
+    "a",
+    "question",
+    "about",
+    "cache",
+    "and",
+    "model",
+    "gives",
+    "an",
+    "answer",
+    "window",
+    "layer",
+    "block",
+    "prefix",
+    "tool",
+    "call",
+    "name",
+    "test",
+    "reader",
+    "writer",
+    "capital",
+    "world",
+    "system",
+    "function",
+    "get",
+    "weather",
+    "return",
+    "this",
+    "that",
+    "argument",
+    "two",
+    "three",
+    "indented",
+    "text",
+]
 
 TOOLS: tuple[dict[str, Any], ...] = (
     {
