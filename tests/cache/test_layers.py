@@ -18,7 +18,6 @@ from mlx_lm.models.cache import (
     QuantizedKVCache,
     RotatingKVCache,
 )
-
 from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout, UnsupportedCache, flatten, pending_arrays
