@@ -77,8 +77,6 @@ def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedCh
 def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Streams) -> SavedChat:
     if flags.no_save:
         return SavedChat(flags, system)
-    if store.is_new:
-        streams.note(f"Chats are saved in {store.folder}, for you alone (--no-save: not this one).")
     recorder = SessionRecorder(store.folder, _settings(flags, system), streams.notice)
     return SavedChat(flags, system, recorder=recorder)
 

@@ -26,9 +26,10 @@ VERSION = 1
 
 class SessionRecorder:
     """Appends a chat to its session file, which is made with the first message. Nothing here raises: where the disk
-    refuses, `on_trouble` gets one line, the chat goes on, and what is missing is tried again with the next message.
+    refuses, the user is told once, the chat goes on, and what is missing is tried again with the next message.
 
-    folder       the folder of sessions
+    folder       the folder of sessions; the user is told where it is when it is made
+    tell         gets single lines for the user
     settings     how the chat is run
     carried      messages (without the system message) to be written anew before the first new one: a fork's history
     forked_from  id of the session they were taken from
@@ -40,15 +41,15 @@ class SessionRecorder:
         self,
         folder: Path,
         settings: SessionSettings,
-        on_trouble: Callable[[str], None],
+        tell: Callable[[str], None],
         carried: Sequence[Entry] = (),
         forked_from: str | None = None,
     ) -> None:
         self._folder = folder
         self._images = ImageFolder(folder)
         self._settings = settings
-        self._on_trouble = on_trouble
-        self._told = self._lost = False
+        self._tell = tell
+        self._said_so = self._lost = False
         self._start(carried, forked_from)
 
     def _start(self, carried: Sequence[Entry] = (), forked_from: str | None = None) -> None:
@@ -68,7 +69,7 @@ class SessionRecorder:
         appender: SessionAppender,
         saved: SavedSession,
         settings: SessionSettings,
-        on_trouble: Callable[[str], None],
+        tell: Callable[[str], None],
     ) -> SessionRecorder:
         """To go on in the session that `appender` holds, after the last answer in it.
 
@@ -76,7 +77,7 @@ class SessionRecorder:
         root, and the conversation is written again below it. What a journal kept is written at once.
         """
         conversation = saved.answered
-        recorder = cls(appender.path.parent, settings, on_trouble)
+        recorder = cls(appender.path.parent, settings, tell)
         recorder.session_id = appender.path.stem
         recorder._appender = appender
         if settings == saved.settings:
@@ -118,7 +119,7 @@ class SessionRecorder:
         try:
             self._journal.add("text" if isinstance(event, TextDelta) else "reasoning", event.text)
         except OSError as error:
-            self._tell(error)
+            self._refused(error)
 
     def answered(self, index: int, message: Message, stats: RequestStats) -> None:
         """Write the answer; its journal is no longer needed."""
@@ -163,7 +164,10 @@ class SessionRecorder:
         if self._first is not None:
             first, self._first = self._first, None
             known = {name: value for name, value in first.items() if value is not None}
+            is_new = not self._folder.exists()
             self._write({**known, "timestamp": milliseconds(now()), **self._settings.to_json()})
+            if is_new and self._appender.complete:
+                self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save leaves nothing.")
         if not self._ids and self._settings.system is not None:
             self._put(0, Entry(system_message(self._settings.system), 0))
         carried, self._carried = self._carried, []
@@ -184,7 +188,7 @@ class SessionRecorder:
                 self._write(message_line(replace(entry, message=self._images.stored(entry.message))))
         except OSError as error:  # the picture can't be kept; the words can
             self._lost = True
-            self._tell(error)
+            self._refused(error)
             self._write(message_line(entry))
 
     def _end_journal(self) -> None:
@@ -210,7 +214,7 @@ class SessionRecorder:
         try:
             self._appender.append(*lines)
         except OSError as error:
-            self._tell(error)
+            self._refused(error)
 
     def _remove(self, journal: Journal | None) -> None:
         """Only once the session holds its words."""
@@ -218,12 +222,12 @@ class SessionRecorder:
             try:
                 journal.remove()
             except OSError as error:
-                self._tell(error)
+                self._refused(error)
 
-    def _tell(self, error: OSError) -> None:
-        if not self._told:
-            self._told = True
-            self._on_trouble(f"can't save this chat in {self._folder}: {error.strerror or error}; it goes on unsaved")
+    def _refused(self, error: OSError) -> None:
+        if not self._said_so:
+            self._said_so = True
+            self._tell(f"can't save this chat in {self._folder}: {error.strerror or error}; it goes on unsaved")
 
 
 def _message_id() -> str:

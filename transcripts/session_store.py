@@ -34,11 +34,6 @@ class SessionStore:
         self.folder = folder or data_dir() / "sessions"
         self.images = ImageFolder(self.folder)
 
-    @property
-    def is_new(self) -> bool:
-        """Whether no chat was ever saved here."""
-        return not self.folder.exists()
-
     def paths(self) -> list[Path]:
         """Every session file, the one used last first."""
         try:

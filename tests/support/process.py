@@ -15,9 +15,9 @@ PATIENCE_S = 120
 
 
 class Scripted:
-    """One run's script, gate, call log and cache folder."""
+    """One run's script, gate, call log and cache folder. Its chats are saved only if it says so."""
 
-    def __init__(self, model: Path, work: Path, *replies: Reply, **switches: str) -> None:
+    def __init__(self, model: Path, work: Path, *replies: Reply, saves: bool = False, **switches: str) -> None:
         self.work, self.kv, self.log_file = work, work / "kv", work / "calls.jsonl"
         for folder in (work, self.kv):
             folder.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ class Scripted:
         self.environment = environment(
             work / "home", script=script, call_log=self.log_file, gate=self.gate.folder, **switches
         )
-        self._fixed = ["-m", str(model), "--cache-dir", str(self.kv), "--offline"]
+        self._fixed = ["-m", str(model), "--cache-dir", str(self.kv), "--offline"] + ["--no-save"] * (not saves)
 
     def arguments(self, *more: str) -> list[str]:
         """For the interpreter."""
