@@ -89,8 +89,8 @@ class LiveCache:
 
     def trim_rows(self, group: RowGroup, position: int, length: int) -> None:
         """Drop the group's rows from `position` on. Must hold: rows_reach(group, position)."""
-        for index, _ in group.leaves:
-            dropped = self.leaves[index].trim(length - position)
+        for index, reader in group.leaves:
+            dropped = reader.trim(self.leaves[index], length - position)
             assert dropped == length - position, f"layer {index}: trimmed {dropped}, not {length - position}"
 
     def set_states(self, position: int) -> None:

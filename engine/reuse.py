@@ -129,10 +129,10 @@ class Reuse:
 
     # -- record ------------------------------------------------------------------------------------------------
 
-    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, last: bool) -> int:
-        """After a prefill call [start, end): its blocks, the state if `end` is a mark, the tail if this is the `last`.
+    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
+        """After a prefill call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
 
-        The rows of every anchor of this prompt lie in its whole blocks or in that one tail, so rows are written once.
+        The rows of every anchor of this prompt lie in its whole blocks or in the one `tail`, so rows are written once.
         Returns the bytes handed to the writer.
         """
         live = sequence.live
@@ -144,7 +144,7 @@ class Reuse:
             if self.store is not None:
                 checkpointer = Checkpointer(self.store, live)
                 checkpointer.blocks(start, end, wait=True)
-                if last:
+                if tail:
                     checkpointer.tail(end, wait=True)
                 if live.layout.states is not None and end % PREFILL_STEP == 0:
                     checkpointer.state(live.state_now("step"), wait=True)

@@ -111,7 +111,7 @@ def logits_of(engine: ScriptedEngine, text: str, monkeypatch: pytest.MonkeyPatch
 
 def unscripted(model: Path, work: Path) -> ScriptedEngine:
     made = ScriptedEngine(model, work)
-    made.engine.call(lambda m: setattr(m.loop._turns, "_script", None))
+    made.unscript()
     return made
 
 

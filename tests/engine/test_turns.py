@@ -222,7 +222,7 @@ def test_the_floor_keeps_a_model_thinking(tmp_path: Path, monkeypatch: pytest.Mo
 
     def run(work: Path, minimum: str) -> int:
         engine = ScriptedEngine(model, work, template="chatml-think", think_min=minimum)
-        engine.engine.call(lambda m: setattr(m.loop._turns, "_script", None))
+        engine.unscript()
         try:
             wanted = RequestOptions(SamplingOptions(temp=4.0, seed=3, max_tokens=900), ThinkingOptions(budget=800))
             return done(list(engine.chat().ask(user("Think."), wanted))).stats.reasoning_tokens

@@ -40,7 +40,7 @@ def lengths(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
 
 
 def conversation(run: Scripted, *more: str) -> str:
-    """Five requests: one whole, one stopped in prefill, its message again, stopped in the thought, in the answer, whole.
+    """Five requests: whole, stopped in its prompt, the same message stopped in its thought, in its answer, whole.
 
     Returns what was on the screen at the end.
     """

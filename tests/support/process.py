@@ -47,15 +47,20 @@ class Scripted:
             cwd=self.work,
         )
 
-    def run(self, *more: str) -> Ended:
+    def run(self, *more: str, patience_s: float = PATIENCE_S) -> Ended:
         """The program from start to end."""
-        return finished(self.start(*more))
+        return finished(self.start(*more), patience_s)
 
     def log(self) -> list[Fed]:
         return read_log(self.log_file)
 
 
-def finished(process: subprocess.Popen[Any]) -> Ended:
-    """Wait for its end."""
-    out, err = process.communicate(timeout=PATIENCE_S)
+def finished(process: subprocess.Popen[Any], patience_s: float = PATIENCE_S) -> Ended:
+    """Wait for its end; killed once patience ends."""
+    try:
+        out, err = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     return Ended(process.returncode, out.decode(), err.decode())

@@ -134,6 +134,10 @@ class ScriptedEngine:
 
         self.engine.call(change)
 
+    def unscript(self) -> None:
+        """From the next request on the model speaks for itself."""
+        self.engine.call(lambda machinery: setattr(machinery.loop._turns, "_script", None))
+
     def chat(self, system: str | None = None) -> Chat:
         return Chat(self.engine, system)
 
