@@ -92,8 +92,8 @@ def has_images(message: Message) -> bool:
 
 
 def _is_ours(source: str) -> bool:
-    folder, slash, name = source.partition("/")
-    return bool(slash) and folder == FOLDER and name == Path(name).name
+    folder, _, name = source.partition("/")
+    return folder == FOLDER and bool(name) and name == Path(name).name
 
 
 def _bytes_of(source: str) -> tuple[bytes, str] | None:

@@ -118,8 +118,9 @@ def _part_json(part: Part) -> dict[str, str]:
 
 
 def _call_json(call: ToolCall) -> dict[str, Any]:
-    spelled = call.raw is not None and _object(call.raw) == call.arguments
-    arguments = call.raw if spelled else _spelled(call.arguments)
+    ours = _spelled(call.arguments)
+    spelled = call.raw is not None and call.raw != ours and _object(call.raw) == call.arguments
+    arguments = call.raw if spelled else ours
     out: dict[str, Any] = {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
     if call.raw is not None and not spelled:
         out["raw"] = call.raw
