@@ -12,8 +12,8 @@ from ..engine.messages import Message
 from ..errors import DataError, InputError
 from .journal import read_journal
 from .model import Entry, Skipped
+from .session_lines import read_entry
 from .session_settings import SessionSettings, refused_fields
-from .sts import is_header, read_entry
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def read_session(path: Path) -> SavedSession:
     reader = _Reader()
     lines = _objects(data, reader.skipped)
     number, header = next(lines, (1, None))
-    if number != 1 or not is_header(header):
+    if number != 1 or not _is_header(header):
         raise DataError(f"{path}, line 1 is no session header", "it was not written by mlxchat, or has been changed")
     assert header is not None
     reader.settings = SessionSettings.from_json(header)
@@ -190,6 +190,10 @@ def _objects(data: bytes, skipped: list[Skipped]) -> Iterator[tuple[int, dict[st
             yield number, value
         else:
             skipped.append(Skipped(number, "no JSON object"))
+
+
+def _is_header(value: dict[str, Any] | None) -> bool:
+    return value is not None and value.get("type") == "session" and isinstance(value.get("harness"), str)
 
 
 def _text(value: Any) -> str | None:

@@ -18,8 +18,9 @@ from .model import Entry, Usage
 from .session_appender import SessionAppender
 from .session_file import SavedSession
 from .session_images import ImageFolder, has_images
+from .session_lines import message_line, milliseconds_now, now
 from .session_settings import SessionSettings
-from .sts import HARNESS, message_line, milliseconds, now
+from .sts_lines import HARNESS
 
 VERSION = 1
 
@@ -165,7 +166,7 @@ class SessionRecorder:
             first, self._first = self._first, None
             known = {name: value for name, value in first.items() if value is not None}
             is_new = not self._folder.exists()
-            self._write({**known, "timestamp": milliseconds(now()), **self._settings.to_json()})
+            self._write({**known, "timestamp": milliseconds_now(), **self._settings.to_json()})
             if is_new and self._appender.complete:
                 self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save leaves nothing.")
         if not self._ids and self._settings.system is not None:

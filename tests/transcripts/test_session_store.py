@@ -12,13 +12,14 @@ from mlxchat.engine.options import SamplingOptions, ThinkingOptions
 from mlxchat.errors import DataError, InputError, OutputError, UsageError
 from mlxchat.transcripts.journal import journal_path
 from mlxchat.transcripts.session_appender import SessionAppender, SessionBusy, is_open
-from mlxchat.transcripts.session_export import FORMATS, export
+from mlxchat.transcripts.session_export import export
 from mlxchat.transcripts.session_file import read_session
 from mlxchat.transcripts.session_images import ImageFolder
 from mlxchat.transcripts.session_recorder import SessionRecorder
 from mlxchat.transcripts.session_search import search
 from mlxchat.transcripts.session_settings import SessionSettings, refused_fields
 from mlxchat.transcripts.session_store import SessionStore
+from mlxchat.transcripts.writing import OUTPUT_FORMATS, OutputFormat
 
 pytestmark = pytest.mark.exact
 
@@ -238,12 +239,12 @@ def test_what_a_header_may_not_set_is_named() -> None:
 # -- export ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_an_export_has_every_word_of_the_conversation_and_no_more(store: SessionStore, form: str) -> None:
+@pytest.mark.parametrize("form", OUTPUT_FORMATS)
+def test_an_export_has_every_word_of_the_conversation_and_no_more(store: SessionStore, form: OutputFormat) -> None:
     path = write(store, "a", "Hi.", "```code```", "Undone.")
     with path.open("a", encoding="utf-8") as file:
         file.write('{"type": "head", "messageId": "line-3"}\n')
-    text = export(read_session(path), form)  # type: ignore[arg-type]
+    text = export(read_session(path), form)
     assert "Hi." in text
     assert "```code```" in text
     assert "Undone." not in text
