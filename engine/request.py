@@ -58,7 +58,8 @@ class Run:
     """The running state of a request. Engine thread only.
 
     prefill   `calls` holds the (start, end) of the prefill calls left
-    decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones
+    decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones; `thought`
+              says whether any of the reply was reasoning or its closing marker
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Run:
         self.lazy: mx.array | None = None
         self.forced: deque[int] = deque()
         self.max_tokens = 0
+        self.thought = False
         self.ids: list[int] = []
         self.segments: list[Segment] = []
         self.finish: FinishReason | None = None
@@ -108,6 +110,7 @@ class Run:
         if not self.ids:
             self.first_token_at = time.perf_counter()
         thinking = self.thinking
+        self.thought = self.thought or thinking
         self.ids.append(token)
         self._detokenizer.add_token(token)
         self._say(self._parser.feed(self._detokenizer.last_segment))
