@@ -145,11 +145,6 @@ class SessionRecorder:
         self._lost = self._lost or not self._appender.complete
         self._start()
 
-    def rename(self, name: str) -> None:
-        """Give the session a name."""
-        self._begin()
-        self._write({"type": "session_info", "name": name})
-
     def close(self) -> None:
         """Let go of the session. Words of an answer that never ended become a branch."""
         self._end_journal()

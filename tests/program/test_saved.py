@@ -91,8 +91,7 @@ def greatest_id_fed(model: Path, tmp_path: Path, prelude: str = "") -> int:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         if "generated" in line:
-            line["generated"]["ids"][0:0] = [1_000_000]
-            line["generated"]["answerStart"] += 1
+            line["generated"]["ids"].insert(line["generated"]["answerStart"], 1_000_000)
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     later = program(model, home, "b", "</think>\n\nSure.")
     finished(later.start("-c", "Sure?", prelude=prelude))
