@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..engine.messages import Message
+from ..errors import DataError
 from .model import Conversation, Transcript
 from .openai_rows import openai_rows
 from .session_file import SavedSession
@@ -17,6 +18,8 @@ from .writing import OutputFormat, render
 
 def export(session: SavedSession, form: OutputFormat) -> str:
     """The conversation of `session` as a text that ends with a newline. Raises DataError if nothing was said."""
+    if not session.conversation:
+        raise DataError(f"nothing is said in {session.id}", "mlxchat sessions list shows where something is")
     transcript = Transcript("sts", str(session.path), (conversation_of(session, form == "openai"),))
     return "".join(render(transcript, form, bare=True))
 

@@ -94,9 +94,10 @@ class SavedSession:
         return uncounted
 
 
-def read_session(path: Path) -> SavedSession:
+def read_session(path: Path, unfinished: bool = True) -> SavedSession:
     """Read a session, and the journal of an answer that never ended. Lines that can't be read are skipped and named.
 
+    unfinished    False: only what was said to its end, up to the last answer; for a session that is open elsewhere
     Raises InputError if the file can't be read, DataError if its first line is no session header.
     """
     try:
@@ -115,13 +116,13 @@ def read_session(path: Path) -> SavedSession:
     reader.name = _text(header.get("name"))
     for number, line in lines:
         reader.take(number, line)
-    unfinished = read_journal(path)
-    if unfinished is not None and unfinished.id not in reader.entries:
-        reader.add(unfinished)
+    open_answer = read_journal(path) if unfinished else None
+    if open_answer is not None and open_answer.id not in reader.entries:
+        reader.add(open_answer)
     else:
-        unfinished = None
+        open_answer = None
     forked, created = header.get("forkedFrom"), header.get("timestamp")
-    return SavedSession(
+    saved = SavedSession(
         id=path.stem,
         path=path,
         settings=reader.settings,
@@ -132,8 +133,11 @@ def read_session(path: Path) -> SavedSession:
         refused=tuple(refused_fields(header)),
         forked_from=_text(forked),
         created=created if type(created) is int else None,
-        unfinished=unfinished,
+        unfinished=open_answer,
     )
+    if unfinished:
+        return saved
+    return replace(saved, head=saved.answered[-1].id if saved.answered else None)
 
 
 @dataclass

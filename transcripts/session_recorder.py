@@ -15,7 +15,7 @@ from ..engine.stats import RequestStats
 from ..errors import OutputError
 from .journal import Journal, journal_path
 from .model import Entry, Usage
-from .session_appender import SessionAppender
+from .session_appender import SessionAppender, SessionBusy
 from .session_file import SavedSession
 from .session_images import ImageFolder, has_images
 from .session_lines import message_line, milliseconds_now, now
@@ -92,7 +92,7 @@ class SessionRecorder:
             recorder._carried = [entry for entry in conversation if entry.message.role != "system"]
         if saved.unfinished is not None:
             recorder._write(message_line(saved.unfinished))
-        if appender.complete:
+        if saved.unfinished is not None and appender.complete:
             journal_path(appender.path).unlink(missing_ok=True)
         return recorder
 
@@ -209,7 +209,7 @@ class SessionRecorder:
     def _write(self, *lines: dict[str, Any]) -> None:
         try:
             self._appender.append(*lines)
-        except OSError as error:
+        except (OSError, SessionBusy) as error:
             self._refused(error)
 
     def _remove(self, journal: Journal | None) -> None:
@@ -220,10 +220,11 @@ class SessionRecorder:
             except OSError as error:
                 self._refused(error)
 
-    def _refused(self, error: OSError) -> None:
+    def _refused(self, error: OSError | SessionBusy) -> None:
         if not self._said_so:
             self._said_so = True
-            self._tell(f"can't save this chat in {self._folder}: {error.strerror or error}; it goes on unsaved")
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+            self._tell(f"can't save this chat in {self._folder}: {cause}; it goes on unsaved")
 
 
 def _message_id() -> str:
