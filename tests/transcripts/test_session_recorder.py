@@ -22,6 +22,7 @@ from mlxchat.transcripts.session_file import SavedSession, read_session
 from mlxchat.transcripts.session_recorder import SessionRecorder
 from mlxchat.transcripts.session_settings import SessionSettings
 from support.fake_engine import FakeChat, FakeEngine
+from support.sessions import opened
 
 pytestmark = pytest.mark.exact
 
@@ -54,7 +55,7 @@ class Saved:
         self.recorder.close()
         saved = self.read()
         other = Saved(self.folder, settings)
-        other.recorder = SessionRecorder.resume(SessionAppender.open(self.path), saved, settings, other.told.append)
+        other.recorder = SessionRecorder.resume(opened(self.path), saved, settings, other.told.append)
         history = [entry.message for entry in saved.answered if entry.message.role != "system"]
         other.chat = FakeChat(FakeEngine(), settings.system, history, other.recorder)
         return other
@@ -261,7 +262,7 @@ def test_a_crash_keeps_what_was_shown(saved: Saved) -> None:
     assert session.unfinished is not None
     assert said(session)[-2:] == ["u:think hello", "a:he"]
     other = Saved(saved.folder)
-    other.recorder = SessionRecorder.resume(SessionAppender.open(saved.path), session, SETTINGS, other.told.append)
+    other.recorder = SessionRecorder.resume(opened(saved.path), session, SETTINGS, other.told.append)
     assert not journal_path(saved.path).exists()
     resumed = read_session(saved.path)
     assert resumed.conversation == replace_line(session.conversation, resumed.conversation[-1].line)
@@ -361,6 +362,30 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     saved.recorder.close()
     assert len(saved.told) == 1
     assert saved.recorder.failure is not None
+
+
+def test_a_session_that_cannot_be_written_to_any_more(saved: Saved) -> None:
+    saved.ask("say one")
+    session = saved.read()
+    saved.recorder.close()
+    saved.path.unlink()
+    saved.path.mkdir()
+    recorder = SessionRecorder.resume(SessionAppender(saved.path, exists=True), session, SETTINGS, saved.told.append)
+    chat = FakeChat(FakeEngine(), SETTINGS.system, [user("say one")], recorder)
+    list(chat.ask(user("say two"), OPTIONS))
+    assert chat.messages[-1].text == "two"
+    assert len(saved.told) == 1
+    assert recorder.failure is not None
+    recorder.close()
+
+
+def test_a_session_that_another_program_took_meanwhile(saved: Saved) -> None:
+    saved.ask("say one")
+    session = saved.read()
+    late = SessionRecorder.resume(SessionAppender(saved.path, exists=True), session, SETTINGS, saved.told.append)
+    late.asked(3, user("say two"))
+    assert "open in another program" in saved.told[0]
+    assert said(saved.read())[-1] == "a:one"
 
 
 def test_a_failure_of_an_earlier_chat_is_not_forgotten(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from .fields import label, obj, objects, text, time_of, tools_of, usage_of, with
 MESSAGE_FIELDS = (*("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model"),)
 HEADER_FIELDS = ("type", "id", "name", "tools", "kind", "parent")
 _TITLES = ("name", "session_info")
-_BOOKKEEPING = ("settings",)
+_BOOKKEEPING = ("settings", "head")
 _LONGEST_PATH = 1000
 
 
