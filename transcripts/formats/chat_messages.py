@@ -8,7 +8,7 @@ from typing import Any
 from ...engine.messages import Message, Role, TextPart, ToolCall
 from ..model import Entry
 from .content import Content, content_of, reasoning_of, result_words, split_think, tool_call
-from .fields import Object, array, first_text, label, obj, objects, text, time_of, usage_of, without
+from .fields import Object, array, label, obj, objects, text, time_of, usage_of, without
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -106,7 +106,8 @@ def call_of(call: Object) -> ToolCall:
     about = obj(call.get("mlxchat"))
     if about.get("arguments") == "object":
         return replace(made, raw=None)
-    return replace(made, raw=first_text(about.get("raw"), call.get("raw"), made.raw) or made.raw)
+    written = (about.get("raw"), call.get("raw"))
+    return replace(made, raw=next((raw for raw in written if isinstance(raw, str)), made.raw))
 
 
 def _result(part: Object) -> ChatMessage:
