@@ -89,3 +89,8 @@ def test_a_request_answered_by_each_assistant_message() -> None:
             answers = [request.answer for request in conversation.requests if request.answer is not None]
             spoken = [entry.message for entry in conversation.entries if entry.message.role == "assistant"]
             assert answers == spoken
+
+
+def test_the_page_on_formats_names_each() -> None:
+    page = (FIXTURES.parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert [name for name in names() if f"| `{name}` |" not in page] == []
