@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -18,6 +19,13 @@ LARGEST_DOCUMENT = 1 << 30
 """Bytes of a file that is one JSON value over many lines, which can't be streamed."""
 
 
+MOST_NESTED = 200
+"""Arrays and objects within each other; deeper values would exhaust the stack of whoever copies or prints them."""
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
 class NotJson(Exception):
     """Text that is no JSON. `line`: 1-based, within the text."""
 
@@ -29,6 +37,8 @@ class NotJson(Exception):
 
 def load(raw: bytes) -> Any:
     """The value that `raw` is. Half characters become U+FFFD. Raises NotJson."""
+    if _too_deep(raw):
+        raise NotJson(f"it is nested more than {MOST_NESTED} deep")
     try:
         text = raw.decode("utf-8-sig")
         value = json.loads(text)
@@ -41,6 +51,31 @@ def load(raw: bytes) -> Any:
     except ValueError as error:
         raise NotJson(f"it is not JSON ({error})") from None
     return _whole_characters(value) if "\\ud" in text.lower() else value
+
+
+def _too_deep(raw: bytes) -> bool:
+    """Whether the brackets in `raw` go too deep. Those within strings count too, so code may look deeper than it is."""
+    brackets = raw.translate(None, _NOT_BRACKETS)
+    if brackets.count(b"[") + brackets.count(b"{") <= MOST_NESTED:
+        return False
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MOST_NESTED:
+            return _depth(raw) > MOST_NESTED
+    return False
+
+
+def _depth(raw: bytes) -> int:
+    """How deep the brackets outside of strings go."""
+    depth = deepest = 0
+    for found in _STRING_OR_BRACKET.finditer(raw):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+    return deepest
 
 
 def _whole_characters(value: Any) -> Any:

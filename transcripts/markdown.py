@@ -48,7 +48,7 @@ def _part(part: Part, role: str) -> str:
         where = "inside the transcript" if part.source.startswith("data:") else part.source[:500]
         return f"*(image: {_one_line(where)})*"
     if isinstance(part, FilePart):
-        return f"{_one_line(part.name)}:\n\n{_fenced(part.text)}"
+        return f"{_one_line(part.name)}:\n\n{_fenced(part.text)}".rstrip("\n")
     assert isinstance(part, TextPart)
     return _fenced(part.text).rstrip("\n") if role == "tool" else _clean(part.text)
 

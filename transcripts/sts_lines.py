@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..engine.messages import FilePart, Part, TextPart, ToolCall
+from .formats.chat_messages import ROLES
 from .formats.content import written_arguments
 from .formats.fields import obj, time_of
 from .model import Conversation, Entry, Usage, seconds
@@ -14,6 +15,10 @@ Object = dict[str, Any]
 HARNESS = "mlxchat"
 LINE_FIELDS = ("type", "id", "parentId", "message", "extra", "hiddenReasoning", "usage", "interrupted")
 """What a message line has of its own; anything else on it is kept as it is."""
+
+
+MESSAGE_FIELDS = (*("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model"),)
+"""What the message on a line has of its own."""
 
 
 def sts_lines(conversation: Conversation) -> Iterator[Object]:
@@ -45,7 +50,8 @@ def message_line(entry: Entry) -> Object:
     line: Object = {**kept, "type": "message"}
     if entry.id is not None:
         line |= {"id": entry.id, "parentId": entry.parent_id}
-    line["message"] = {**_message(entry), **obj(entry.extra.get("message"))}
+    inner = _fitting(entry)
+    line["message"] = {**_message(entry), **inner}
     if entry.message.interrupted:
         line["interrupted"] = True
     if entry.usage is not None:
@@ -53,11 +59,18 @@ def message_line(entry: Entry) -> Object:
     if entry.hidden_reasoning:
         line["hiddenReasoning"] = True
     clashing = {
-        name: value
-        for name, value in entry.extra.items()
-        if name in LINE_FIELDS and (name != "message" or not isinstance(value, dict))
+        name: value for name, value in entry.extra.items() if name in LINE_FIELDS and not (name == "message" and inner)
     }
     return {**line, "extra": clashing} if clashing else line
+
+
+def _fitting(entry: Entry) -> Object:
+    """The kept fields of the message itself, if they change nothing that the entry says; else none."""
+    inner = obj(entry.extra.get("message"))
+    clash = any(name in MESSAGE_FIELDS and name not in ("role", "timestamp") for name in inner)
+    role = ROLES.get(str(inner["role"])) if "role" in inner else entry.message.role
+    time = time_of(inner["timestamp"]) if "timestamp" in inner else entry.time
+    return {} if clash or role != entry.message.role or time != entry.time else inner
 
 
 def _message(entry: Entry) -> Object:

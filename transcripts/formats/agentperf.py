@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engine.messages import Message
 from .base import Format, Head, Object, Parsed, Source
-from .chat_messages import chat_messages
+from .chat_messages import ChatReader
 from .content import tool_call
 from .fields import label, objects, tools_of, whole
 from .request_log import LogRow, RequestLog
@@ -16,11 +16,12 @@ def _recognise(head: Head) -> bool:
 
 def _parse(source: Source) -> Parsed:
     log = RequestLog(source.name)
+    known = ChatReader()
     for record in source.records:
         row = record.value
         messages: list[Message] = []
         for raw in objects(row.get("messages")):
-            found = chat_messages(raw)
+            found = known.messages(raw)
             messages += [item.message for item in found]
             if not found:
                 source.skip(record.line, f"a message with the role {str(raw.get('role'))[:40]!r}")

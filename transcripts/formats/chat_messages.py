@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...engine.messages import Message, Role, TextPart, ToolCall
 from ..model import Entry
 from .content import Content, content_of, reasoning_of, result_words, split_think, tool_call
-from .fields import Object, array, first_text, label, obj, objects, text, time_of, usage_of, without
+from .fields import Object, array, label, obj, objects, text, time_of, usage_of, without
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -69,6 +71,21 @@ def chat_messages(raw: Object, think: bool = True) -> list[ChatMessage]:
     return [_answer(message, raw, content, extra, think)]
 
 
+class ChatReader:
+    """`chat_messages` with a memory: request logs repeat the whole history with each request, here read only once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, list[ChatMessage]] = {}
+
+    def messages(self, raw: Object) -> list[ChatMessage]:
+        """The messages in one chat message; the very same objects for an equal one. Ours keep <think> as it stands."""
+        key = hashlib.blake2b(json.dumps(raw).encode(), digest_size=16).digest()
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = chat_messages(raw, think="mlxchat" not in raw)
+        return found
+
+
 def _tool_message(message: Message, raw: Object) -> Message:
     ids = [raw.get("tool_call_id"), *array(raw.get("tool_call_ids"))]
     content = message.content or result_words(raw.get("content"))
@@ -106,7 +123,8 @@ def call_of(call: Object) -> ToolCall:
     about = obj(call.get("mlxchat"))
     if about.get("arguments") == "object":
         return replace(made, raw=None)
-    return replace(made, raw=first_text(about.get("raw"), call.get("raw"), made.raw) or made.raw)
+    written = (about.get("raw"), call.get("raw"))
+    return replace(made, raw=next((raw for raw in written if isinstance(raw, str)), made.raw))
 
 
 def _result(part: Object) -> ChatMessage:

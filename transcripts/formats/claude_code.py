@@ -10,21 +10,9 @@ from .base import HIDDEN_REASONING, SYSTEM_PROMPT, TOOL_SCHEMAS, Format, Head, P
 from .claude_lines import Line, call_ids, entries_of, result_ids
 from .fields import label, text
 
-_BOOKKEEPING = frozenset(
-    (
-        *("summary", "system", "file-history-snapshot", "queue-operation", "progress", "attachment", "custom-title"),
-        *(
-            "ai-title",
-            "agent-name",
-            "agent-color",
-            "last-prompt",
-            "permission-mode",
-            "mode",
-            "pr-link",
-            "tag",
-            "result",
-        ),
-    )
+_BOOKKEEPING = (
+    *("summary", "system", "file-history-snapshot", "queue-operation", "progress", "attachment", "custom-title"),
+    *("ai-title", "agent-name", "agent-color", "last-prompt", "permission-mode", "mode", "pr-link", "tag", "result"),
 )
 """Line types that are no part of a prompt; any other unknown type is counted as skipped."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..model import Usage
 
 Object = dict[str, Any]
+_TOO_MANY = 1 << 53
 _LATEST_SECONDS = 1e11
 """Times beyond it are milliseconds."""
 
@@ -42,10 +42,10 @@ def label(value: Any) -> str | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count: a number that is not negative, rounded down."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    """A count: a number that is not negative and not absurd, rounded down."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value)
+    return int(value) if 0 <= value < _TOO_MANY else None
 
 
 def first_text(*values: Any) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..model import Conversation, ConversationKind, Request
 from .base import Format, Head, Object, Parsed, Source
 from .fields import array, label, objects, some_usage, text, time_of, whole
@@ -47,12 +49,20 @@ def _request(row: Object, line: int, block: int, scope: str = "") -> Request | N
         line=line,
         usage=some_usage(prompt, None, answer),
         model=text(row.get("model")),
-        time=time_of(row.get("time")),
+        time=_since_start(row),
         max_tokens=answer,
         delay_ms=whole(row.get("delay")) or whole(row.get("delay_ms")) or 0,
         hash_ids=ids,
         block_tokens=whole(row.get("block_size")) or block,
     )
+
+
+def _since_start(row: Object) -> str | None:
+    """When the request came: these traces count from their start (seconds in `t`, milliseconds in `timestamp`)."""
+    offset: Any = row.get("t", row.get("timestamp"))
+    if whole(offset) is None:
+        return None
+    return time_of(offset if "t" in row else offset / 1000)
 
 
 def _trace(

@@ -10,7 +10,7 @@ from ..model import Conversation, Entry, Request, requests_of
 from ..trees import MessageTree
 from .base import Format, Head, Object, Parsed, Source
 from .branches import BranchRows
-from .chat_messages import chat_messages, entry_of, is_chat_message
+from .chat_messages import ChatReader, entry_of, is_chat_message
 from .content import words_of
 from .fields import array, from_json, label, obj, objects, text, time_of, tools_of, usage_of, whole
 from .request_log import LogRow, RequestLog, extends
@@ -60,15 +60,16 @@ def _message_list(value: Object) -> list[Object] | None:
 
 
 def _parse(source: Source) -> Parsed:
+    known = ChatReader()
     rows: list[_Row] = []
     loose: list[Entry] = []
     for record in source.records:
         body = _body(record.value)
         listed = _message_list(body)
         if listed is not None:
-            rows.append(_read_row(source, record.value, body, listed, record.line))
+            rows.append(_read_row(source, known, record.value, body, listed, record.line))
         elif is_chat_message(record.value):
-            loose += _entries(source, [record.value], record.line)
+            loose += _entries(source, known, [record.value], record.line)
         else:
             source.skip(record.line, "no messages")
     found = _from_rows(source, rows)
@@ -77,22 +78,22 @@ def _parse(source: Source) -> Parsed:
     return Parsed(found)
 
 
-def _entries(source: Source, listed: list[Object], line: int) -> list[Entry]:
+def _entries(source: Source, known: ChatReader, listed: list[Object], line: int) -> list[Entry]:
     out = []
     for raw in listed:
-        found = chat_messages(raw, think="mlxchat" not in raw)
+        found = known.messages(raw)
         if not found:
             source.skip(line, f"a message with the role {str(raw.get('role'))[:40]!r}")
         out += [entry_of(message, raw, line) for message in found]
     return out
 
 
-def _read_row(source: Source, value: Object, body: Object, listed: list[Object], line: int) -> _Row:
-    entries = _entries(source, listed, line)
+def _read_row(source: Source, known: ChatReader, value: Object, body: Object, listed: list[Object], line: int) -> _Row:
+    entries = _entries(source, known, listed, line)
     instructions = words_of(body.get("system"))
     if instructions and "mlxchat" not in value:
         entries.insert(0, Entry(system(instructions), line))
-    answers = _entries(source, _answer_of(value, body), line)
+    answers = _entries(source, known, _answer_of(value, body), line)
     tools = next((body[name] for name in ("tools", "functions") if body.get(name)), None)
     return _Row(value, line, entries, answers[0] if answers else None, tools_of(tools))
 

@@ -38,10 +38,10 @@ FORMATS: tuple[Format, ...] = (
     gptme.FORMAT,
     lm_studio.FORMAT,
     hash_traces.FORMAT,
-    openai_chat.FORMAT,
     responses.FORMAT,
+    openai_chat.FORMAT,
 )
-"""Those with a mark of their own come first; OpenAI chat, whose marks many others share, near the end."""
+"""Those with a mark of their own come first; OpenAI chat, whose marks many others share, comes last."""
 
 
 def names() -> tuple[str, ...]:

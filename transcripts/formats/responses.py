@@ -38,7 +38,8 @@ def _is_request(value: Object) -> bool:
 
 
 def _is_item(value: Object) -> bool:
-    return value.get("type") in _ITEM_TYPES or ("role" in value and "content" in value and "type" not in value)
+    plain = "role" in value and "content" in value and "type" not in value
+    return plain or (value.get("type") in _ITEM_TYPES and not isinstance(value.get("message"), dict))
 
 
 def _parse(source: Source) -> Parsed:

@@ -7,14 +7,13 @@ from pathlib import Path, PurePosixPath
 
 from ...engine.messages import ImagePart, Message
 from ..model import Conversation, Entry
-from ..sts_lines import LINE_FIELDS, stamp, usage_json
+from ..sts_lines import LINE_FIELDS, MESSAGE_FIELDS, stamp, usage_json
 from ..trees import tree_requests
 from .base import TOOL_SCHEMAS, Format, Head, Object, Parsed, Source
 from .chat_messages import ROLES, call_of
 from .content import content_of
 from .fields import label, obj, objects, text, time_of, tools_of, usage_of, without
 
-MESSAGE_FIELDS = (*("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model"),)
 HEADER_FIELDS = ("type", "id", "name", "tools", "kind", "parent")
 _TITLES = ("name", "session_info")
 _BOOKKEEPING = ("settings", "head")
