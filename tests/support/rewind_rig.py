@@ -40,6 +40,26 @@ LAYERS: dict[str, Layers] = {
     "gpt_oss": "local",
     "qwen3_5": "recurrent",
 }
+_PAIRED = ["sliding_attention", "full_attention"] * 2
+_SMALLER: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"sliding_window": 128},
+    "gemma3n": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "activation_sparsity_pattern": [0.0] * 4,
+        "intermediate_size": [96] * 4,
+    },
+    "gemma4_text": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "sliding_window_pattern": 2,
+    },
+}
+"""Short conversations are past such windows, and two layers share each KV that two others write."""
 _numbers = itertools.count(1_000_000)
 
 
@@ -152,7 +172,8 @@ def _check(machinery: Machinery) -> None:
     machinery.loop.reuse.trie.check()
 
 
-def _until_done(request: Request) -> Iterator[Event]:
+def _asked(engine: Engine, request: Request) -> Iterator[Event]:
+    engine.submit(request)
     while True:
         event = request.events.get(timeout=600)
         yield event
@@ -217,8 +238,7 @@ class Rig:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop, "cuts", lambda n, marks: sorted({*real(n, marks), *({position} - {0})}))
             request = Request(next(_numbers), "uncached", messages, options)
-            host.engine.submit(request)
-            host.hear(_until_done(request), list(said))
+            host.hear(_asked(host.engine, request), said)
         return [call for call in host.calls if call.start >= position]
 
     def _note(self, name: str, prompt: Prompt, done: TurnDone) -> None:
@@ -232,8 +252,7 @@ class Rig:
 
 def make_model(work: Path, kind: str, family: Family) -> Path:
     """A folder that loads like any other: tiny weights, tiny tokenizer, the family's template and end tokens."""
-    changes = {} if kind in ("qwen3", "gpt_oss", "qwen3_5") else {"sliding_window": 128}
-    folder = tiny_models.save(work / "model", kind, **changes)
+    folder = tiny_models.save(work / "model", kind, **_SMALLER.get(kind, {}))
     tiny_tokenizer.build(folder, family)
     config = json.loads((folder / "config.json").read_text())
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
