@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import RotatingKVCache
 from mlxchat.cache import window
 from mlxchat.cache.window import SLACK, WindowKVCache
@@ -101,7 +100,9 @@ def test_trims_calls_and_compactions_keep_the_window(width: int, data: st.DataOb
 def test_a_fault_in_the_window_cache_turns_the_comparison_red(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row too few is kept over a growth: attention would miss its oldest row."""
     real = window._append
-    monkeypatch.setattr(window, "_append", lambda held, end, kept, new, room: real(held, end, max(0, kept - 1), new, room))
+    monkeypatch.setattr(
+        window, "_append", lambda held, end, kept, new, room: real(held, end, max(0, kept - 1), new, room)
+    )
     ours = WindowKVCache(8)
     ours.update_and_fetch(*rows(0, 20))
     with pytest.raises(AssertionError):
