@@ -105,9 +105,8 @@ def test_a_fault_in_the_window_cache_turns_the_comparison_red(monkeypatch: pytes
     )
     ours = WindowKVCache(8)
     ours.update_and_fetch(*rows(0, 20))
-    with pytest.raises(AssertionError):
-        keys, _ = ours.update_and_fetch(*rows(20, 5))
-        assert same(keys, rows(13, 12)[0])
+    keys, _ = ours.update_and_fetch(*rows(20, 5))
+    assert not same(keys, rows(13, 12)[0])
 
 
 @cache
