@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from mlxchat.cache.checkpoint import Checkpointer
 
 pytestmark = pytest.mark.exact
