@@ -17,6 +17,7 @@ from mlxchat.engine.events import ReasoningDelta, TextDelta
 from mlxchat.engine.messages import ImagePart, Message, TextPart, user
 from mlxchat.engine.options import RequestOptions, SamplingOptions
 from mlxchat.transcripts.journal import Journal, journal_path
+from mlxchat.transcripts.reading import read as read_transcript
 from mlxchat.transcripts.session_appender import SessionAppender
 from mlxchat.transcripts.session_file import SavedSession, read_session
 from mlxchat.transcripts.session_recorder import SessionRecorder
@@ -431,3 +432,15 @@ def test_planted_faults_show(saved: Saved, fault: str, monkeypatch: pytest.Monke
         monkeypatch.setattr(SessionRecorder, "_parent", lambda self, index: None)
         with pytest.raises(AssertionError):
             test_a_chat_as_it_is_told(saved)
+
+
+def test_the_reader_of_transcripts_reads_every_branch(saved: Saved) -> None:
+    saved.ask("say one", "fail half", "say two")
+    saved.chat.undo()
+    list(saved.chat.ask(user("say three"), OPTIONS))
+    transcript = read_transcript(saved.path)
+    [conversation] = transcript.conversations
+    assert transcript.skipped == ()
+    answers = [request.answer.text for request in conversation.requests if request.answer is not None]
+    assert answers == ["one", "half", "two", "three"]
+    assert [message.text for message in conversation.requests[-1].messages][-1] == "say three"
