@@ -9,24 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import pytest
-from mlxchat.engine.chat import Chat
-from mlxchat.engine.messages import Message, ToolCall, assistant, system, tool_result, user
-from support.rewind_rig import Asked, Host, Rig, make_model
-from support.rewind_words import (
-    CALL_END,
-    HAS_OFF_SWITCH,
-    KEEPS_IN_LOOP,
-    OTHER_END,
-    OTHER_TOOLS,
-    calls,
-    options,
-    says,
-    thought,
-)
+from mlxchat.engine.messages import assistant, system, tool_result, user
+from support.rewind_rig import Asked, Rig, Rigs
+from support.rewind_talk import SYSTEM, Talk, fresh, within, written_call
+from support.rewind_words import CALL_END, HAS_OFF_SWITCH, KEEPS_IN_LOOP, OTHER_END, OTHER_TOOLS, calls, options, thought
 from support.tiny_tokenizer import Family
 
 pytestmark = pytest.mark.exact
@@ -43,8 +31,6 @@ DIAGONAL: tuple[tuple[str, Family], ...] = (
     ("qwen3_5", "qwen3"),
 )
 """The pairs of `make test`; the others are for test-slow."""
-SYSTEM = says("Obey", 30)
-_names = itertools.count()
 
 
 def _pairs() -> Iterator[object]:
@@ -55,78 +41,14 @@ def _pairs() -> Iterator[object]:
 
 
 @pytest.fixture(scope="module")
-def uncached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    made: list[Host] = []
-
-    @cache
-    def host(kind: str, family: Family) -> tuple[Path, Host]:
-        work = tmp_path_factory.mktemp(f"{kind}-{family}")
-        make_model(work, kind, family)
-        made.append(Host(work / "model", work, "uncached", cached=False, drop_live=False))
-        return work, made[-1]
-
-    yield host
-    for one in made:
-        one.close()
+def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigs]:
+    with Rigs(tmp_path_factory) as made:
+        yield made
 
 
 @pytest.fixture(scope="module", params=_pairs())
-def rig(request: pytest.FixtureRequest, uncached: object) -> Iterator[Rig]:
-    kind, family, drop_live = request.param
-    work, host = uncached(kind, family)  # type: ignore[operator]
-    made = Rig(kind, family, work, host, drop_live=drop_live)
-    yield made
-    made.cached.close()
-
-
-class Talk:
-    """A chat on a rig that says something new each time."""
-
-    def __init__(self, rig: Rig, chat: Chat | None = None, *, tools: bool = False, thinking: bool = True) -> None:
-        self.rig, self.family = rig, rig.family
-        self.chat = chat if chat is not None else rig.chat(SYSTEM)
-        self.options = options(rig.family, tools=tools, thinking=thinking)
-
-    def ask(self, message: Message | None = None, *, reasoned: bool = True, end: str = "") -> Asked:
-        """A person asks; the model thinks (a scaffold that opens the reasoning is closed even so) and answers."""
-        reply = thought(self.family, fresh(6), fresh(6) if reasoned else "")
-        return self.rig.ask(self.chat, message or user(fresh(12)), reply, self.options, end=end)
-
-    def retry(self) -> Asked:
-        return self.rig.ask(self.chat, None, thought(self.family, fresh(6), fresh(6)), self.options)
-
-    def call(self, message: Message) -> Asked:
-        """The model answers with a tool call."""
-        reply = calls(self.family, "Paris", fresh(6))
-        asked = self.rig.ask(self.chat, message, reply, self.options, end=CALL_END[self.family])
-        if not asked.message.tool_calls:  # mlx-lm has no parser for this family's calls
-            assert self.family == "deepseek_r1"
-            self.chat.messages[-1] = written_call(asked.message.reasoning)
-        return asked
-
-    def result(self) -> Message:
-        call = self.chat.messages[-1].tool_calls[0]
-        return tool_result(fresh(12), call.id, call.name)
-
-
-def fresh(count: int) -> str:
-    """Words that no other text of this run starts with."""
-    number, name = next(_names), ""
-    while number or not name:
-        number, digit = divmod(number, 26)
-        name += chr(65 + digit)
-    return says(name, count)
-
-
-def written_call(reasoning: str | None = None) -> Message:
-    """A call as a transcript has it: never sampled here."""
-    call = ToolCall("abcdefghi", "get_weather", {"city": "Paris"})
-    return Message("assistant", reasoning=reasoning, tool_calls=(call,))
-
-
-def within(asked: Asked) -> Asked:
-    assert asked.stats.prefill_tokens <= asked.oracle + 4
-    return asked
+def rig(request: pytest.FixtureRequest, rigs: Rigs) -> Rig:
+    return rigs(*request.param)
 
 
 def restored(rig: Rig, asked: Asked, divergence: str) -> None:

@@ -246,7 +246,7 @@ class Rig:
         assert generated is not None
         stays = bool(done.message.tool_calls) or not (done.message.reasoning or prompt.scaffold_ids)
         ids = tuple(prompt.ids.tolist())
-        marks = prompt.positions()
+        marks = [(mark.position, mark.kind) for mark in prompt.marks]
         self._ledger.note(name, ids, marks, generated.ids, not stays, done.stats.cached_tokens)
 
 
@@ -260,3 +260,34 @@ def make_model(work: Path, kind: str, family: Family) -> Path:
     config["eos_token_id"] = [*tiny_tokenizer.end_ids(family), *other]
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+class Rigs:
+    """Rigs by (kind, family, drop_live), made when first asked for: loading is cheap, compiling is not.
+
+    Those of one kind and family share their uncached engine. A context manager that closes them all.
+    """
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._uncached: dict[tuple[str, Family], tuple[Path, Host]] = {}
+        self._rigs: dict[tuple[str, Family, bool], Rig] = {}
+
+    def __call__(self, kind: str, family: Family, drop_live: bool) -> Rig:
+        if (kind, family) not in self._uncached:
+            work = self._folders.mktemp(f"{kind}-{family}")
+            host = Host(make_model(work, kind, family), work, "uncached", cached=False, drop_live=False)
+            self._uncached[kind, family] = work, host
+        if (kind, family, drop_live) not in self._rigs:
+            work, host = self._uncached[kind, family]
+            self._rigs[kind, family, drop_live] = Rig(kind, family, work, host, drop_live=drop_live)
+        return self._rigs[kind, family, drop_live]
+
+    def __enter__(self) -> Rigs:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for rig in self._rigs.values():
+            rig.cached.close()
+        for _, host in self._uncached.values():
+            host.close()
