@@ -17,6 +17,11 @@ from .stats import RequestStats
 _numbers = itertools.count(1)
 
 
+def next_number() -> int:
+    """The number of this process's next request, as the call log names it."""
+    return next(_numbers)
+
+
 class Chat:
     """The messages so far, and the requests that they cost.
 
@@ -76,7 +81,7 @@ class Chat:
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
-        request = Request(next(_numbers), self._name, tuple(self.messages), options)
+        request = Request(next_number(), self._name, tuple(self.messages), options)
         self._running = request
         self._engine.submit(request)
         kept = ended = False

@@ -1,0 +1,118 @@
+"""The requests of a transcript in the order in which they run, and what the user adds for what a file leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..engine.messages import ImagePart, Message, TextPart
+from ..engine.messages import system as system_message
+from .model import Conversation, ConversationKind, Request, Transcript, Usage
+
+_NO_USAGE = Usage()
+NO_IMAGE = "[image]"
+"""What stands for a picture that a text model can't see."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request to replay.
+
+    number         in the run, from 1; `turn` counts within its conversation
+    parent, title  the conversation's
+    images         pictures that a text stands for
+    """
+
+    number: int
+    conversation: str
+    kind: ConversationKind
+    turn: int
+    line: int
+    messages: tuple[Message, ...]
+    answer: Message | None
+    tools: tuple[dict[str, Any], ...] = ()
+    usage: Usage = _NO_USAGE
+    hidden_reasoning: bool = False
+    parent: str | None = None
+    title: str | None = None
+    images: int = 0
+
+
+@dataclass(frozen=True)
+class Supplied:
+    """What the user adds: a system prompt and tools for requests that have none."""
+
+    system: str | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+def jobs_of(transcript: Transcript, supplied: Supplied, limit: int | None = None) -> list[Job]:
+    """The first `limit` requests (None: all), as they were made: by time where every one has it, else by line.
+
+    Lines of several files say nothing about order: a folder without times runs conversation by conversation.
+    """
+    pairs = [(c, number, r) for c in transcript.conversations for number, r in enumerate(c.requests, 1)]
+    if all(request.time for _, _, request in pairs):
+        pairs.sort(key=lambda pair: str(pair[2].time))
+    elif not Path(transcript.path).is_dir():
+        pairs.sort(key=lambda pair: pair[2].line)
+    share = _Shared()
+    return [
+        _job(number, conversation, turn, request, supplied, share)
+        for number, (conversation, turn, request) in enumerate(pairs[:limit], 1)
+    ]
+
+
+def _job(
+    number: int, conversation: Conversation, turn: int, request: Request, supplied: Supplied, share: _Shared
+) -> Job:
+    messages = list(request.messages)
+    if supplied.system is not None and not any(message.role == "system" for message in messages):
+        messages.insert(0, system_message(supplied.system))
+    answer = [] if request.answer is None else [request.answer]
+    words = share.of(conversation.id, [*messages, *answer])
+    return Job(
+        number=number,
+        conversation=conversation.id,
+        kind=conversation.kind,
+        turn=turn,
+        line=request.line,
+        messages=words[: len(messages)],
+        answer=words[-1] if answer else None,
+        tools=request.tools or supplied.tools,
+        usage=request.usage or _NO_USAGE,
+        hidden_reasoning=request.hidden_reasoning,
+        parent=conversation.parent,
+        title=conversation.title,
+        images=sum(isinstance(part, ImagePart) for message in messages for part in message.content),
+    )
+
+
+class _Shared:
+    """Messages as text models can read them. One that a conversation's last request had too is the same object again.
+
+    Formats that hold whole requests repeat every message, and what is known of a message is known by its identity.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, list[Message]] = {}
+
+    def of(self, conversation: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages, in words."""
+        last = self._last.get(conversation, [])
+        found = [in_words(message) for message in messages]
+        for index, (before, now) in enumerate(zip(last, found, strict=False)):
+            if before == now:
+                found[index] = before
+        self._last[conversation] = found
+        return tuple(found)
+
+
+def in_words(message: Message) -> Message:
+    """The message with a text in place of each picture."""
+    if not any(isinstance(part, ImagePart) for part in message.content):
+        return message
+    parts = (TextPart(NO_IMAGE) if isinstance(part, ImagePart) else part for part in message.content)
+    return replace(message, content=tuple(parts))
