@@ -36,5 +36,8 @@ class OtherCommand:
 
 OTHER_COMMANDS = {
     "models": OtherCommand("model_commands", "app", "List, describe and fetch models."),
+    "convert": OtherCommand(
+        "convert_command", "convert", "Turn a transcript into OpenAI messages, a session trace (STS) or markdown."
+    ),
     "doctor": OtherCommand("doctor", "doctor", "Say what mlxchat runs on here, and what would make it run better."),
 }

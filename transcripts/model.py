@@ -8,6 +8,7 @@ no tokenizer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..engine.messages import Message
@@ -53,6 +54,8 @@ class Request:
     messages     the full prompt, in order; answer: what was recorded for it, None if the file ends before one
     line         where the answer (or the request) begins in the file
     delay_ms     recorded or simulated pause after it, for tools to run
+    hash_ids     of traces without text: one name per block of `block_tokens` prompt tokens, equal where the blocks are
+                 equal. `messages` is empty then, usage has the lengths, and a replay makes up the ids
     """
 
     messages: tuple[Message, ...]
@@ -65,11 +68,23 @@ class Request:
     max_tokens: int | None = None
     delay_ms: int = 0
     hidden_reasoning: bool = False
+    hash_ids: tuple[str, ...] = ()
+    block_tokens: int = 0
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the file has lengths and block names only, no text."""
+        return bool(self.hash_ids)
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """Requests that belong together. `parent` names the conversation that a sub-agent or side chain was started from."""
+    """Requests that belong together. `parent` names the conversation that a sub-agent or side chain was started from.
+
+    entries    the messages, in file order; a tree where they have ids (edits and retries are branches)
+    file       which file of a folder it is from, relative to the folder; None for a single file
+    extra      what the file says of the whole conversation besides, kept for lossless export
+    """
 
     id: str
     requests: tuple[Request, ...]
@@ -77,14 +92,17 @@ class Conversation:
     parent: str | None = None
     title: str | None = None
     entries: tuple[Entry, ...] = ()
+    file: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A line that could not be used, and why; never fatal."""
+    """A line that could not be used, and why; never fatal. `file`: which file of a folder; line 0: all of it."""
 
     line: int
     why: str
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,8 +121,40 @@ class Transcript:
 
     @property
     def requests(self) -> list[tuple[Conversation, Request]]:
-        """All requests with their conversations, in file order (by line; stable for those without a time)."""
-        return [(conversation, request) for conversation in self.conversations for request in conversation.requests]
+        """All requests with their conversations, in the order in which they were made.
+
+        By time if each has one, else by line within a file; a conversation's own requests never change places.
+        """
+        pairs = [(conversation, request) for conversation in self.conversations for request in conversation.requests]
+        times = [seconds(request.time) for _, request in pairs]
+        return interleaved(pairs, times)
+
+
+def seconds(time: str | None) -> float | None:
+    """An ISO 8601 time as seconds since 1970, UTC if it has no zone; None where it is missing or no time."""
+    if not time:
+        return None
+    try:
+        parsed = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+def interleaved(
+    pairs: list[tuple[Conversation, Request]], times: list[float | None]
+) -> list[tuple[Conversation, Request]]:
+    """`pairs` by time, or by line where any time is missing; the order within each conversation stays."""
+    timed = None not in times
+    latest: dict[int, float] = {}
+    files: dict[str | None, int] = {}
+    keyed = []
+    for at, ((conversation, request), time) in enumerate(zip(pairs, times, strict=True)):
+        own = time if timed and time is not None else float(request.line)
+        own = latest[id(conversation)] = max(own, latest.get(id(conversation), own))
+        file = 0 if timed else files.setdefault(conversation.file, len(files))
+        keyed.append((file, own, at))
+    return [pairs[at] for _, _, at in sorted(keyed)]
 
 
 def requests_of(entries: tuple[Entry, ...], tools: tuple[dict[str, Any], ...] = ()) -> tuple[Request, ...]:

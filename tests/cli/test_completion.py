@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mlxchat.cli.other_commands import OTHER_COMMANDS
 from support.run_program import run_program
 
 pytestmark = pytest.mark.exact
@@ -18,7 +19,7 @@ def completed(line: str) -> list[str]:
     ("line", "offered"),
     [
         ("mlxchat mod", ["models"]),
-        ("mlxchat ", ["models", "doctor"]),
+        ("mlxchat ", list(OTHER_COMMANDS)),
         ("mlxchat --tem", ["--template", "--temp"]),
         ("mlxchat hello --tem", ["--template", "--temp"]),
         ("mlxchat -m x --json", ["--json", "--jsonl"]),

@@ -1,0 +1,1 @@
+"""Transcript formats, one module each, behind one interface (`base.Format`); `registry` has them in order."""
