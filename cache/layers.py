@@ -51,10 +51,14 @@ class RowReader(Protocol):
         """Make the buffers this leaf's own: their first `rows` rows are the positions before `position`."""
         ...
 
+    def trim(self, cache: Any, count: int) -> int:
+        """Forget the newest `count` rows; how many were forgotten."""
+        ...
+
 
 @dataclass(frozen=True)
 class GlobalRows:
-    """KVCache and ConcatenateKVCache: every row since position 0."""
+    """KVCache: every row since position 0."""
 
     window: int | None = None
 
@@ -67,10 +71,60 @@ class GlobalRows:
         return 0
 
     def install(self, cache: Any, tensors: list[mx.array], position: int, rows: int) -> None:
-        """rows == position; ConcatenateKVCache takes its offset from the buffer, so it gets one of the exact size."""
-        exact = type(cache).__name__ == "ConcatenateKVCache"
-        cache.keys, cache.values = (t[..., :rows, :] for t in tensors) if exact else tensors
+        """rows == position."""
+        cache.keys, cache.values = tensors
         cache.offset = position
+
+    def trim(self, cache: Any, count: int) -> int:
+        """The class's own: it lowers the offset."""
+        return int(cache.trim(count))
+
+
+@dataclass(frozen=True)
+class ConcatenatedRows(GlobalRows):
+    """ConcatenateKVCache: its buffer has no spare rows and is what attention sees, whatever the offset says."""
+
+    def install(self, cache: Any, tensors: list[mx.array], position: int, rows: int) -> None:
+        """A buffer of the exact size."""
+        cache.keys, cache.values = (tensor[..., :rows, :] for tensor in tensors)
+        cache.offset = position
+
+    def trim(self, cache: Any, count: int) -> int:
+        """Cut the buffer: the class's own trim leaves the rows in it."""
+        kept = cache.offset - count
+        self.install(cache, [cache.keys, cache.values], kept, kept)
+        return count
+
+
+@dataclass(frozen=True)
+class QuantizedRows(GlobalRows):
+    """QuantizedKVCache: packed values, scales and biases of keys, then of values. Quantized from its first token on."""
+
+    def tensors(self, cache: Any) -> list[mx.array]:
+        """Three of the keys, three of the values."""
+        return [] if cache.keys is None else [*cache.keys, *cache.values]
+
+    def install(self, cache: Any, tensors: list[mx.array], position: int, rows: int) -> None:
+        """rows == position; group_size and bits are the fresh cache's own."""
+        cache.keys, cache.values = list(tensors[:3]), list(tensors[3:])
+        cache.offset = position
+
+
+@dataclass(frozen=True)
+class ChunkedRows(GlobalRows):
+    """ChunkedKVCache (llama4): rows since `start_position`, which the model moves up before each call.
+
+    Before its next call the model keeps `chunk_size` rows, so those are what a restore needs.
+    """
+
+    def first_row(self, cache: Any) -> int:
+        """start_position."""
+        return int(cache.start_position)
+
+    def install(self, cache: Any, tensors: list[mx.array], position: int, rows: int) -> None:
+        """Set the stock field names."""
+        cache.keys, cache.values = tensors
+        cache.offset, cache.start_position = position, position - rows
 
 
 @dataclass(frozen=True)
@@ -91,6 +145,10 @@ class WindowRows:
         """Set the stock field names."""
         cache.keys, cache.values = tensors
         cache.offset, cache._idx, cache._seen = position, rows, None
+
+    def trim(self, cache: Any, count: int) -> int:
+        """The class's own."""
+        return int(cache.trim(count))
 
 
 @dataclass(frozen=True)
@@ -131,22 +189,15 @@ class Layout:
     def of(cls, caches: list[Any]) -> Layout:
         """Sort fresh caches into groups. Raises UnsupportedCache with the class's name."""
         leaves = flatten(caches)
-        by_window: dict[int | None, list[tuple[int, RowReader]]] = {}
+        by_name: dict[str, list[tuple[int, RowReader]]] = {}
         states: list[int] = []
         for index, leaf in enumerate(leaves):
-            kind = type(leaf).__name__
-            if kind in ("KVCache", "ConcatenateKVCache"):
-                by_window.setdefault(None, []).append((index, GlobalRows()))
-            elif kind == "WindowKVCache":
-                by_window.setdefault(leaf.max_size, []).append((index, WindowRows(leaf.max_size)))
-            elif kind == "ArraysCache":
+            if type(leaf).__name__ == "ArraysCache":
                 states.append(index)
             else:
-                raise UnsupportedCache(kind)
-        rows = tuple(
-            RowGroup("global" if window is None else f"local:{window}", window, tuple(members))
-            for window, members in sorted(by_window.items(), key=lambda item: item[0] or 0)
-        )
+                name, reader = row_reader(leaf)
+                by_name.setdefault(name, []).append((index, reader))
+        rows = tuple(RowGroup(name, members[0][1].window, tuple(members)) for name, members in sorted(by_name.items()))
         return cls(rows, StateGroup("state", tuple(states)) if states else None, len(leaves))
 
     def describe(self) -> str:
@@ -155,6 +206,22 @@ class Layout:
         if self.states:
             parts.append(f"state={','.join(map(str, self.states.leaves))}")
         return ";".join(parts)
+
+
+def row_reader(leaf: Any) -> tuple[str, RowReader]:
+    """The group's name and the reader of a leaf that holds rows. Raises UnsupportedCache with the class's name."""
+    kind = type(leaf).__name__
+    if kind == "KVCache":
+        return "global", GlobalRows()
+    if kind == "ConcatenateKVCache":
+        return "global", ConcatenatedRows()
+    if kind == "QuantizedKVCache":
+        return f"global:q{leaf.bits}g{leaf.group_size}", QuantizedRows()
+    if kind == "ChunkedKVCache":
+        return f"chunked:{leaf.chunk_size}", ChunkedRows(leaf.chunk_size)
+    if kind == "WindowKVCache":
+        return f"local:{leaf.max_size}", WindowRows(leaf.max_size)
+    raise UnsupportedCache(kind)
 
 
 def flatten(caches: list[Any]) -> list[Any]:

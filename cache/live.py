@@ -89,8 +89,8 @@ class LiveCache:
 
     def trim_rows(self, group: RowGroup, position: int, length: int) -> None:
         """Drop the group's rows from `position` on. Must hold: rows_reach(group, position)."""
-        for index, _ in group.leaves:
-            dropped = self.leaves[index].trim(length - position)
+        for index, reader in group.leaves:
+            dropped = reader.trim(self.leaves[index], length - position)
             assert dropped == length - position, f"layer {index}: trimmed {dropped}, not {length - position}"
 
     def set_states(self, position: int) -> None:
@@ -145,7 +145,12 @@ class LiveCache:
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers and held states."""
-        return sum(int(leaf.nbytes) for leaf in self.leaves) + sum(held.nbytes for held in self.states)
+        return sum(int(leaf.nbytes) for leaf in self.leaves) + self.state_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states held by reference."""
+        return sum(held.nbytes for held in self.states)
 
     def check(self) -> None:
         """Assert that every row leaf stands at the sequence's end."""

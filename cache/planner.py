@@ -203,10 +203,12 @@ class Planner:
         return Plan(position, rows, state, uses_live, reason)
 
     def _reason(self, prospect: Prospect, position: int, wanted: int) -> Shortfall:
-        """Why `position` falls short of what was once fed: global rows were evicted, or there is no anchor."""
+        """Why `position` falls short of what was once fed: whole blocks of it were evicted, or there is no anchor."""
         if position >= wanted:
             return "none"
+        # Past the last edge nothing may have been written at all: a reply that the template drops isn't.
+        edge = wanted // BLOCK * BLOCK
         for group in self._layout.rows:
-            if group.window is None and not prospect.rows_ok(group, wanted):
+            if group.window is None and edge > position and not prospect.rows_ok(group, edge):
                 return "evicted"
         return "no_anchor"

@@ -110,10 +110,16 @@ def _append(held: mx.array | None, end: int, kept: int, new: mx.array | None, ro
 
 def use_window_caches(caches: list[Any]) -> list[Any]:
     """Put a WindowKVCache in the place of every RotatingKVCache with keep = 0 (none of them may hold rows yet)."""
-    return [
-        WindowKVCache(cache.max_size) if type(cache).__name__ == "RotatingKVCache" and cache.keep == 0 else cache
-        for cache in caches
-    ]
+    return [_window_cache(cache) for cache in caches]
+
+
+def _window_cache(cache: Any) -> Any:
+    kind = type(cache).__name__
+    if kind == "RotatingKVCache" and cache.keep == 0:
+        return WindowKVCache(cache.max_size)
+    if kind == "CacheList":
+        cache.caches = type(cache.caches)(_window_cache(part) for part in cache.caches)
+    return cache
 
 
 __all__ = ["SLACK", "WindowKVCache", "use_window_caches"]

@@ -10,6 +10,7 @@ import typer
 from ..errors import Interrupted
 
 _MODEL, _SAMPLING, _INPUT, _OUTPUT, _CACHE = "Model", "Sampling", "Input", "Output", "KV cache"
+_SESSION = "Saved chats"
 
 
 def _option(*names: str, help: str, panel: str, metavar: str | None = None, **more: Any) -> Any:  # noqa: A002
@@ -31,8 +32,11 @@ def chat(
         typer.Argument(help="The question. `-`: all of it from stdin. Without one, and on a terminal: a chat."),
     ] = None,
     model: Annotated[
-        str, _option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=_MODEL, metavar="NAME")
-    ] = "smollm2",
+        str | None,
+        _option(
+            "-m", "--model", help="Alias, Hugging Face repo, or folder; else smollm2.", panel=_MODEL, metavar="NAME"
+        ),
+    ] = None,
     system: Annotated[
         str | None,
         _option("-s", "--system", help="System prompt, or @FILE (@@ for a plain @).", panel=_MODEL, metavar="TEXT"),
@@ -90,6 +94,17 @@ def chat(
         _option("--turns", help="Several turns: a message per line, or JSONL.", panel=_INPUT, metavar="FILE"),
     ] = None,
     no_stdin: Annotated[bool, _option("--no-stdin", help="Don't read stdin.", panel=_INPUT)] = False,
+    continue_last: Annotated[
+        bool, _option("-c", "--continue", help="Go on with the chat used last.", panel=_SESSION)
+    ] = False,
+    resume: Annotated[
+        str | None,
+        _option("-r", "--resume", help="Go on with this one; the id's start is enough.", panel=_SESSION, metavar="ID"),
+    ] = None,
+    fork: Annotated[
+        bool, _option("--fork", help="With -c or -r: go on in a copy, the old one stays as it is.", panel=_SESSION)
+    ] = False,
+    no_save: Annotated[bool, _option("--no-save", help="Leave nothing of this chat on disk.", panel=_SESSION)] = False,
     json: Annotated[bool, _option("--json", help="Print one JSON object.", panel=_OUTPUT)] = False,
     jsonl: Annotated[
         bool, _option("--jsonl", help="Print a JSON object per event, as it happens.", panel=_OUTPUT)

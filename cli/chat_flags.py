@@ -18,7 +18,7 @@ class ChatFlags:
     """One field per option, by its name on the command line."""
 
     prompt: list[str] | None = None
-    model: str = "smollm2"
+    model: str | None = None
     system: str | None = None
     template: str | None = None
     think: bool | None = None
@@ -35,6 +35,10 @@ class ChatFlags:
     file: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
+    continue_last: bool = False
+    resume: str | None = None
+    fork: bool = False
+    no_save: bool = False
     json: bool = False
     jsonl: bool = False
     no_stream: bool = False
@@ -51,6 +55,16 @@ class ChatFlags:
         return self.json or self.jsonl
 
     @property
+    def model_name(self) -> str:
+        """The model that was asked for, or else the default one."""
+        return self.model or EngineOptions().model
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a saved chat is to go on."""
+        return self.continue_last or self.resume is not None
+
+    @property
     def verbosity(self) -> int:
         """-1 quiet, 0, 1 (-v), 2 (-vv)."""
         return -1 if self.quiet else self.verbose
@@ -64,9 +78,13 @@ class ChatFlags:
             ("--offline", "--yes", self.offline and self.yes),
             ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
             ("--turns", "-f", self.turns is not None and bool(self.file)),
+            ("-c", "-r", self.continue_last and self.resume is not None),
+            ("--fork", "--no-save", self.fork and self.no_save),
         ):
             if clash:
                 raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        if self.fork and not self.resumes:
+            raise UsageError("--fork needs a chat to fork", "name it: -c for the one used last, or -r ID")
         for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):
             if value is not None and not math.isfinite(value):
                 raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
@@ -76,7 +94,7 @@ class ChatFlags:
         budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
         directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
         cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
-        return EngineOptions(model=self.model, template=self.template, offline=self.offline, cache=cache)
+        return EngineOptions(model=self.model_name, template=self.template, offline=self.offline, cache=cache)
 
     def request_options(self) -> RequestOptions:
         """What goes with each request. Raises UsageError for an -o that is no known setting."""

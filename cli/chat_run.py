@@ -20,6 +20,7 @@ from .model_choice import ensure_model
 from .one_shot import run_one_shot
 from .output import Output
 from .plain_output import PlainOutput
+from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
 from .streams import Streams, is_terminal
 from .turns import run_turns
@@ -59,21 +60,33 @@ def run_chat(flags: ChatFlags) -> int:
 
 def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
     flags.check()
-    engine_options, request_options = flags.engine_options(), flags.request_options()
+    flags.engine_options(), flags.request_options()  # what is wrong with them is said before stdin is read
     stdin = Stdin()
     system = system_text(flags.system)
     work = read_work(flags, stdin, streams)
-    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
-    with _running(engine_options, streams) as engine:
-        output.session(engine.info)
-        chat = new_chat(engine, system)
+    saved = open_chat(flags, system, streams)
+    try:
+        code = _chat(saved, work, stdin, streams, output)
+    finally:
+        saved.close()
+    return saved.exit_code(code)
+
+
+def _chat(saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: Output) -> int:
+    """Load the model and do the work; the exit code."""
+    flags, request_options = saved.flags, saved.flags.request_options()
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
+    with _running(flags.engine_options(), streams) as engine:
+        output.session(engine.info, saved.session_id)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder)
         if work.messages is not None:
             if flags.turns is None:
                 return run_one_shot(chat, work.messages[0], request_options, output)
             return run_turns(chat, work.messages, request_options, output)
         from .repl import run_repl
 
-        return run_repl(chat, engine.info, request_options, streams, work.files, stream=not flags.no_stream)
+        draft = "" if saved.unanswered is None else saved.unanswered.text
+        return run_repl(chat, engine.info, request_options, streams, work.files, not flags.no_stream, draft)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

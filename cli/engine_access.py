@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..engine.messages import Message
 from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
     from ..engine.engine import Engine
+    from ..engine.recorder import Recorder
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
@@ -19,8 +21,10 @@ def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> En
     return Engine.start(options, on_notice)
 
 
-def new_chat(engine: Engine, system: str | None) -> Chat:
-    """A conversation with nothing in it but the system prompt."""
+def new_chat(
+    engine: Engine, system: str | None, history: Sequence[Message] = (), recorder: Recorder | None = None
+) -> Chat:
+    """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`."""
     from ..engine.chat import Chat
 
-    return Chat(engine, system)
+    return Chat(engine, system, history, recorder)

@@ -25,12 +25,13 @@ class JsonOutput(Output):
         self._streams = streams
         self._turns = turns
         self._model = ""
+        self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
 
-    def session(self, info: EngineInfo) -> None:
-        """Keep the model's name."""
-        self._model = info.model
+    def session(self, info: EngineInfo, session_id: str | None) -> None:
+        """Keep the names of the model and of the session."""
+        self._model, self._session_id = info.model, session_id
 
     def event(self, event: Event) -> None:
         """Keep the text, in case the turn fails; pass notices to stderr."""
@@ -48,15 +49,18 @@ class JsonOutput(Output):
         """Print the failure, with what was said and the turns before it."""
         failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
         if self._turns:
-            failure["turns"] = [chat_object(result, self._model) for result in self._results]
+            failure["turns"] = [self._object(result) for result in self._results]
         write_json(self._streams, failure)
 
     def finished(self, exit_code: int) -> None:
         """Print the run."""
         if self._turns:
-            write_json(self._streams, turns_object(self._results, self._model))
+            write_json(self._streams, turns_object(self._results, self._model, self._session_id))
         else:
-            write_json(self._streams, chat_object(self._results[0], self._model))
+            write_json(self._streams, self._object(self._results[0]))
+
+    def _object(self, result: TurnResult) -> dict[str, Any]:
+        return chat_object(result, self._model, self._session_id)
 
 
 class JsonlOutput(Output):
@@ -69,9 +73,9 @@ class JsonlOutput(Output):
         self._said: list[str] = []
         self._requests: list[RequestStats] = []
 
-    def session(self, info: EngineInfo) -> None:
+    def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Print `session`."""
-        self._print("session", session_id=None, model=info.model, context_limit=info.context_limit)
+        self._print("session", session_id=session_id, model=info.model, context_limit=info.context_limit)
 
     def event(self, event: Event) -> None:
         """Print `prefill`, `reasoning`, `text` or `tool_call`; pass notices to stderr."""
@@ -122,15 +126,16 @@ def print_failure(error: MlxchatError, command: str | None, options: list[str]) 
         write_json(streams, failure_object(ERROR, error, ""))
 
 
-def chat_object(result: TurnResult, model: str) -> dict[str, Any]:
+def chat_object(result: TurnResult, model: str, session_id: str | None = None) -> dict[str, Any]:
     """One turn as `mlxchat.chat/1`."""
-    return {"schema": CHAT, "session_id": None, "model": model, **turn_fields(result)}
+    return {"schema": CHAT, "session_id": session_id, "model": model, **turn_fields(result)}
 
 
-def turns_object(results: list[TurnResult], model: str) -> dict[str, Any]:
+def turns_object(results: list[TurnResult], model: str, session_id: str | None = None) -> dict[str, Any]:
     """Several turns as `mlxchat.turns/1`; its stats are over all requests."""
+    turns = [chat_object(result, model, session_id) for result in results]
     requests = [request for result in results for request in result.requests]
-    return {"schema": TURNS, "turns": [chat_object(result, model) for result in results], "stats": total(requests)}
+    return {"schema": TURNS, "turns": turns, "stats": total(requests)}
 
 
 def turn_fields(result: TurnResult) -> dict[str, Any]:

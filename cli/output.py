@@ -17,8 +17,8 @@ class Output(ABC):
     """Told of a run's start, of the events of each turn, of each turn's result, and of the end."""
 
     @abstractmethod
-    def session(self, info: EngineInfo) -> None:
-        """The model is loaded."""
+    def session(self, info: EngineInfo, session_id: str | None) -> None:
+        """The model is loaded. `session_id` None: nothing is saved."""
 
     @abstractmethod
     def event(self, event: Event) -> None:

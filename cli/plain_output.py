@@ -49,7 +49,7 @@ class PlainOutput(Output):
         self._progress_from: float | None = None
         self._transient = False
 
-    def session(self, info: EngineInfo) -> None:
+    def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Nothing to say: the REPL has its own greeting."""
 
     def event(self, event: Event) -> None:

@@ -50,6 +50,7 @@ class Repl:
         reader: Reader,
         files: Sequence[FilePart] = (),
         clock: Callable[[], float] = time.monotonic,
+        draft: str = "",
     ) -> None:
         self._chat = chat
         self._options = options
@@ -58,7 +59,7 @@ class Repl:
         self._reader = reader
         self._files = list(files)
         self._clock = clock
-        self._draft = ""
+        self._draft = draft
         self._requests: list[RequestStats] = []
         self._commands = {
             "/help": self._help,
@@ -172,13 +173,19 @@ class Repl:
 
 
 def run_repl(
-    chat: Chat, info: EngineInfo, options: RequestOptions, streams: Streams, files: Sequence[FilePart], stream: bool
+    chat: Chat,
+    info: EngineInfo,
+    options: RequestOptions,
+    streams: Streams,
+    files: Sequence[FilePart],
+    stream: bool,
+    draft: str = "",
 ) -> int:
-    """Greet, then chat until the user leaves. The exit code."""
+    """Greet, then chat until the user leaves; `draft` stands at the first prompt. The exit code."""
     from .line_reader import LineReader
 
     streams.note(f"{info.model} · context {info.context_limit:,} tokens · /help, Ctrl-D to leave")
     for part in files:
         streams.note(f"{part.name} goes with your first message.")
     output = PlainOutput(streams, stream=stream, show_stats=True)
-    return Repl(chat, options, streams, output, LineReader(streams.color), files).run()
+    return Repl(chat, options, streams, output, LineReader(streams.color), files, draft=draft).run()

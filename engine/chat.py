@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .engine import Engine
-from .events import Event, TurnDone, TurnFailed
+from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
 from .messages import system as system_message
 from .options import RequestOptions
+from .recorder import Recorder, Unrecorded
 from .request import Request
 from .stats import RequestStats
 
@@ -27,16 +28,31 @@ class Chat:
 
     A request's user message is kept only with an answer: where nothing was said (an error, an interruption during
     prefill) it is taken back, so that the caller can offer it again. The KV prefilled for it is kept in any case.
+
+    history     messages that were said before, without the system message; the recorder knows them
+    recorder    is told of every change before the caller is
     """
 
-    def __init__(self, engine: Engine, system: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        system: str | None = None,
+        history: Sequence[Message] = (),
+        recorder: Recorder | None = None,
+    ) -> None:
         self._engine = engine
         self._system = system
         self._running: Request | None = None
-        self.clear()
+        self._recorder: Recorder = recorder or Unrecorded()
+        self._begin()
+        self.messages += history
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
+        self._begin()
+        self._recorder.cleared()
+
+    def _begin(self) -> None:
         self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
         self.requests: list[RequestStats] = []
         self._name = uuid.uuid4().hex
@@ -45,6 +61,7 @@ class Chat:
         """Append `message` (a user's or a tool's), run the model, and append its answer, a partial one too."""
         before = len(self.messages)
         self.messages.append(message)
+        self._recorder.asked(before, message)
         yield from self._run(options, before)
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
@@ -66,6 +83,7 @@ class Chat:
             return None
         message = self.messages[last]
         del self.messages[last:]
+        self._recorder.stands(last)
         return message
 
     def stop(self) -> None:
@@ -84,10 +102,13 @@ class Chat:
         request = Request(next_number(), self._name, tuple(self.messages), options)
         self._running = request
         self._engine.submit(request)
+        index = len(self.messages)
         kept = ended = False
         try:
             while True:
                 event = request.events.get()
+                if isinstance(event, ReasoningDelta | TextDelta):
+                    self._recorder.heard(index, event)
                 ended = isinstance(event, TurnDone | TurnFailed)
                 if isinstance(event, TurnDone):
                     event.stats.turn = len(self.requests) + 1
@@ -96,6 +117,7 @@ class Chat:
                     kept = bool(said) or event.finish_reason != "interrupted"
                     if kept:
                         self.messages.append(event.message)
+                        self._recorder.answered(index, event.message, event.stats)
                 if ended and not kept:
                     self._take_back(restore_length, replaced)
                 yield event
@@ -110,3 +132,4 @@ class Chat:
     def _take_back(self, length: int, replaced: list[Message] | None) -> None:
         del self.messages[length:]
         self.messages.extend(replaced or [])
+        self._recorder.stands(len(self.messages))

@@ -85,6 +85,7 @@ class Encoder:
         self.separators = Scanner(self.control.separators)
         self._memo: OrderedDict[tuple[str, str, str | None], Ids] = OrderedDict()
         self._memo_size = 0
+        self._size = len(tokenizer)
         self._newline = self._encode("\n")
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
 
@@ -121,6 +122,10 @@ class Encoder:
             return False
         found = self.control.normalized.find(normalizer.normalize_str(text))
         return any(True for _ in found)
+
+    def knows(self, ids: Iterable[int]) -> bool:
+        """Whether all of these are ids of the vocabulary (saved ones may be another model's, or made up)."""
+        return max(ids, default=0) < self._size
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, control tokens included, nothing cleaned up."""

@@ -138,10 +138,11 @@ class EngineLoop:
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
             _begin(run.lazy)
+        del logits  # its graph refers to the KV buffers
         self._runner.settle(live)
         live.append(run.prompt.ids[start:end])
-        kind = next((mark.kind for mark in run.prompt.marks if mark.position == end), None)
-        run.stats.checkpoint_bytes += run.reuse.record_prefill(run.sequence, start, end, kind, end == length - 1)
+        kind, tail = _anchor_at(run, end)
+        run.stats.checkpoint_bytes += run.reuse.record_prefill(run.sequence, start, end, kind, tail)
         mx.clear_cache()
         run.request.events.put(PrefillProgress(end, length, run.stats.cached_tokens))
         if end == length:
@@ -202,7 +203,8 @@ class EngineLoop:
         if feeding.one_by_one:  # what decoding costs, the draw included
             run.lazy = run.draw(logits, fed)
             _begin(run.lazy)
-        else:
+        del logits
+        if not feeding.one_by_one:
             self._runner.settle(live)
             mx.clear_cache()
         live.append(ids)
@@ -265,6 +267,20 @@ class EngineLoop:
     def _live(run: Run) -> LiveCache:
         assert run.sequence.live is not None
         return run.sequence.live
+
+
+def _anchor_at(run: Run, end: int) -> tuple[str | None, bool]:
+    """The mark that a recurrent state is held for at `end`, and whether the prompt's last rows are kept there.
+
+    A mark at the very end of the prompt holds its state one token earlier, where the same prompt again (a retry) can
+    use it too. The rows do reach the end then: they serve every position before it.
+    """
+    length = len(run.prompt.ids)
+    kinds = {mark.position: mark.kind for mark in reversed(run.prompt.marks)}
+    if end == length:
+        return None, length in kinds
+    kind = kinds.get(end) or (kinds.get(length) if end == length - 1 else None)
+    return kind, end == length - 1 and length not in kinds
 
 
 def _begin(array: mx.array) -> None:

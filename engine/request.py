@@ -66,7 +66,8 @@ class Run:
     """The running state of a request. Engine thread only.
 
     prefill   `calls` holds the (start, end) of the prefill calls left
-    decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones
+    decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones; `thought`
+              says whether any of the reply was reasoning or its closing marker
     feeding   the recorded answer, if there is one: it is fed instead of decoding
     """
 
@@ -92,6 +93,7 @@ class Run:
         self.forced: deque[int] = deque()
         self.feeding: Feeding | None = None
         self.max_tokens = 0
+        self.thought = False
         self.ids: list[int] = []
         self.segments: list[Segment] = []
         self.finish: FinishReason | None = None
@@ -125,6 +127,7 @@ class Run:
         """
         self.first_token_at = self.first_token_at or time.perf_counter()
         thinking = self.thinking
+        self.thought = self.thought or thinking
         self.ids.append(token)
         self._detokenizer.add_token(token)
         self._say(self._parser.feed(self._detokenizer.last_segment))

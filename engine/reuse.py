@@ -26,6 +26,7 @@ from .sequence import Sequence
 from .stats import RequestStats
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence; older ones go to disk or are let go
+HELD_BYTES = 512 * 2**20  # and their size, unless that would leave fewer than two
 PINNED_TURNS = 2  # of the current conversation: their anchors are not evicted
 HEADROOM = 1024  # rows past the prompt that restored buffers have, so that decode doesn't reallocate at once
 
@@ -132,10 +133,10 @@ class Reuse:
 
     # -- record ------------------------------------------------------------------------------------------------
 
-    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, last: bool) -> int:
-        """After a prefill call [start, end): its blocks, the state if `end` is a mark, the tail if this is the `last`.
+    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
+        """After a prefill call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
 
-        The rows of every anchor of this prompt lie in its whole blocks or in that one tail, so rows are written once.
+        The rows of every anchor of this prompt lie in its whole blocks or in the one `tail`, so rows are written once.
         Returns the bytes handed to the writer.
         """
         live = sequence.live
@@ -147,7 +148,7 @@ class Reuse:
             if self.store is not None:
                 checkpointer = Checkpointer(self.store, live)
                 checkpointer.blocks(start, end, wait=True)
-                if last:
+                if tail:
                     checkpointer.tail(end, wait=True)
                 if live.layout.states is not None and end % PREFILL_STEP == 0:
                     checkpointer.state(live.state_now("step"), wait=True)
@@ -170,7 +171,7 @@ class Reuse:
 
     def _displace_states(self, live: LiveCache, checkpointer: Checkpointer) -> None:
         """Bound the states held by reference: the oldest is written, unless later anchors of its kind replaced it."""
-        while len(live.states) > HELD_STATES:
+        while len(live.states) > HELD_STATES or (len(live.states) > 2 and live.state_bytes > HELD_BYTES):
             oldest = live.states.pop(0)
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
@@ -189,15 +190,13 @@ class Reuse:
         assert live is not None
         sequence.fed = np.array(live.ids, np.int32)
         self.trie.add(sequence.fed)
-        self._pin(sequence, sequence.fed[: sequence.stable])
+        self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
 
-    def _pin(self, sequence: Sequence, stable: Ids) -> None:
+    def _pin(self, sequence: Sequence, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
         if self.store is None or self._planner is None or not len(stable):
             return
-        keys = Chain(self._namespace)
-        keys.append(stable)
-        sequence.pins.append(self._planner.plan(stable, keys.keys, None, len(stable), 0).entries)
+        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0).entries)
         while len(sequence.pins) > PINNED_TURNS:
             self.store.unpin(sequence.pins.popleft())
 

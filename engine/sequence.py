@@ -50,10 +50,14 @@ class Sequence:
         common = common_prefix(prompt, self.fed)
         if common == len(self.fed):
             return "append"
-        if common < self.system_end:
+        if common < self.system_end or _system(messages) != _system(self.messages):
             return "system_or_tools_changed"
         if messages[: len(self.messages)] != self.messages:
             return "history_edited"
         if self.drops_reply and common >= self.stable:
             return "reasoning_dropped"
         return "retokenized"
+
+
+def _system(messages: tuple[Message, ...]) -> list[Message]:
+    return [message for message in messages if message.role == "system"]

@@ -139,5 +139,6 @@ def _store(options: EngineOptions, namespace: bytes, on_notice: Callable[[str], 
         budget = options.cache.budget_bytes or default_budget(directory)
         return Store(directory, namespace, budget, default_queue_bytes(), on_notice)
     except (OSError, CacheTrouble) as error:
-        on_notice(f"nothing is checkpointed to disk: {error}; turns are still rewound in memory")
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+        on_notice(f"nothing is checkpointed to disk ({directory}: {cause}); turns are still rewound in memory")
         return None

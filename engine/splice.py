@@ -90,6 +90,8 @@ class Splicer:
         return None
 
     def _fit(self, text: str, start: int, end: int, generated: Generated) -> Splice | None:
+        if not self._encoder.knows((*generated.scaffold_ids, *generated.ids)):
+            return None
         marked = text[start:end]
         region = self._protector.restore(marked)
         have = self._parse(region)

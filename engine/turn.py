@@ -110,7 +110,7 @@ class TurnBuilder:
 
     def will_drop(self, run: Run) -> bool:
         """Whether the template will drop part of this reply once another user message follows."""
-        if not (run.stats.reasoning_tokens or run.prompt.scaffold_ids):
+        if not (run.thought or run.prompt.scaffold_ids):
             return False
         return self._renderer.drops_reasoning(run.request.options.thinking)
 

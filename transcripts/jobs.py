@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ..engine.messages import ImagePart, Message, TextPart
@@ -49,20 +49,13 @@ class Supplied:
 
 
 def jobs_of(transcript: Transcript, supplied: Supplied, limit: int | None = None) -> list[Job]:
-    """The first `limit` requests (None: all), as they were made: by time where every one has it, else by line.
-
-    Lines of several files say nothing about order: a folder without times runs conversation by conversation.
-    """
-    pairs = [(c, number, r) for c in transcript.conversations for number, r in enumerate(c.requests, 1)]
-    if all(request.time for _, _, request in pairs):
-        pairs.sort(key=lambda pair: str(pair[2].time))
-    elif not Path(transcript.path).is_dir():
-        pairs.sort(key=lambda pair: pair[2].line)
-    share = _Shared()
-    return [
-        _job(number, conversation, turn, request, supplied, share)
-        for number, (conversation, turn, request) in enumerate(pairs[:limit], 1)
-    ]
+    """The first `limit` requests (None: all), in the order in which they were made."""
+    share, turns = _Shared(), Counter[int]()
+    jobs = []
+    for number, (conversation, request) in enumerate(transcript.requests[:limit], 1):
+        turns[id(conversation)] += 1
+        jobs.append(_job(number, conversation, turns[id(conversation)], request, supplied, share))
+    return jobs
 
 
 def _job(

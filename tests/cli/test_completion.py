@@ -27,7 +27,7 @@ def completed(line: str) -> list[str]:
         ("mlxchat hello --color a", ["auto", "always"]),
         ("mlxchat models l", ["list"]),
         ("mlxchat models list --js", ["--json"]),
-        ("mlxchat modles --seed --no-s", ["--no-stdin", "--no-stream"]),
+        ("mlxchat modles --seed --no-s", ["--no-stdin", "--no-save", "--no-stream"]),
     ],
 )
 def test_what_is_offered(line: str, offered: list[str]) -> None:

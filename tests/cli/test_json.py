@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import jsonschema
 import pytest
@@ -41,7 +42,8 @@ def test_an_answer() -> None:
     value = validate(done.json)
     assert done.code == 0
     assert (value["text"], value["reasoning"], value["finish_reason"]) == ("Paris", "because", "stop")
-    assert (value["session_id"], value["model"]) == (None, "fake")
+    assert re.fullmatch("[0-9a-f]{12}", value["session_id"])
+    assert value["model"] == "fake"
     assert value["usage"] == {
         "prompt_tokens": 4210,
         "cached_tokens": 4096,

@@ -135,8 +135,10 @@ def test_history_is_kept_for_its_owner_only(home: Path) -> None:
         first.wait_for(r"ctx 12 %\n>$")
         first.send(CTRL_D)
         first.wait_for_exit()
-    [path] = [path for path in home.rglob("*") if "say remembered" in path.read_text(encoding="utf-8")]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    files = [path for path in home.rglob("*") if path.is_file()]
+    found = {path.suffix for path in files if "say remembered" in path.read_text(encoding="utf-8")}
+    assert found == {"", ".jsonl"}, "the history and the session"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     with opened(home) as second:
         second.wait_for_prompt()

@@ -13,6 +13,8 @@ from mlxchat.engine.loop import EngineLoop
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import RequestOptions, SamplingOptions, ThinkingOptions
 from mlxchat.engine.sampling import ThinkFloor
+from mlxchat.engine.stops import StopStrings
+from mlxchat.engine.turn import TurnBuilder
 from mlxchat.errors import ContextExceeded, UsageError
 from support.oracle import Cost, Fed, contains, costs, read_log
 from support.scripted import ScriptedEngine, ask, done, failed, model_folder, options, shown
@@ -171,6 +173,14 @@ def test_a_stop_string_over_token_borders(engine: ScriptedEngine, stop: str) -> 
     assert after.stats.prefill_tokens <= after.stats.prompt_tokens - after.stats.common_prefix_tokens + 4
 
 
+def test_planted_the_beginning_of_a_stop_string_shown_too_soon_is_seen(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StopStrings, "_overlap", staticmethod(lambda text, stop: 0))
+    with pytest.raises(AssertionError):
+        test_a_stop_string_over_token_borders(engine, "is the cap")
+
+
 def test_a_stop_string_in_the_reasoning_stops_nothing(engine: ScriptedEngine) -> None:
     engine.say(THOUGHT)
     turn = done(list(engine.chat().ask(user("What?"), options(stop=("cache",)))))
@@ -199,6 +209,34 @@ def test_a_spent_budget_feeds_the_closing_marker_once(thinker: ScriptedEngine, b
     assert cost_of_all(thinker, [turn.stats.prompt_tokens, after.stats.prompt_tokens])[1].extra <= 4
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda self, run: None,
+        lambda self, run: run.forced.extend(self._renderer.budget_close_ids if len(run.ids) in (9, 20) else ()),
+    ],
+    ids=["never", "twice"],
+)
+def test_planted_a_budget_closed_wrongly_is_seen(
+    thinker: ScriptedEngine, fault: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TurnBuilder, "close_at_budget", fault)
+    with pytest.raises(AssertionError):
+        test_a_spent_budget_feeds_the_closing_marker_once(thinker, 9)
+
+
+def test_no_budget_closes_a_thought_that_the_model_opens_itself(engine: ScriptedEngine) -> None:
+    engine.say({"text": "<think>\nno\n</think>\n\nYes, of course it is so.", "open": True})
+    turn = done(list(engine.chat().ask(user("Think."), think(0, 14))))
+    (fed,) = since(engine, -1)
+    close = token(engine, "\n</think>\n\n")
+    assert fed.ids[turn.stats.prompt_tokens :][: 1 + len(close)] == [*token(engine, "<think>"), *close]
+    assert turn.stats.reasoning_tokens == 0
+    assert turn.message.text
+    drops = engine.engine.call(lambda m: next(reversed(m.loop.sequences.values())).drops_reply)
+    assert drops, "the empty thought goes, and the reply's positions with it"
+
+
 def test_a_thought_within_its_budget_is_left_alone(thinker: ScriptedEngine) -> None:
     thinker.say("Short.\n</think>\n\nYes.")
     events = list(thinker.chat().ask(user("Think."), think(50)))
@@ -222,7 +260,7 @@ def test_the_floor_keeps_a_model_thinking(tmp_path: Path, monkeypatch: pytest.Mo
 
     def run(work: Path, minimum: str) -> int:
         engine = ScriptedEngine(model, work, template="chatml-think", think_min=minimum)
-        engine.engine.call(lambda m: setattr(m.loop._turns, "_script", None))
+        engine.unscript()
         try:
             wanted = RequestOptions(SamplingOptions(temp=4.0, seed=3, max_tokens=900), ThinkingOptions(budget=800))
             return done(list(engine.chat().ask(user("Think."), wanted))).stats.reasoning_tokens

@@ -15,7 +15,7 @@ anything else   is answered by an echo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlxchat.engine.events import (
@@ -31,6 +31,7 @@ from mlxchat.engine.events import (
 from mlxchat.engine.messages import Message, ToolCall, assistant
 from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
+from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
 from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError
 
@@ -67,9 +68,16 @@ class FakeEngine:
 class FakeChat:
     """A conversation with the semantics of the real one: what isn't answered is taken back."""
 
-    def __init__(self, engine: FakeEngine, system: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: FakeEngine,
+        system: str | None = None,
+        history: Sequence[Message] = (),
+        recorder: Recorder | None = None,
+    ) -> None:
         self.engine = engine
         self.system = system
+        self.recorder: Recorder = Unrecorded()
         self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
@@ -77,23 +85,36 @@ class FakeChat:
         self.hanging = threading.Event()
         self._stopped = threading.Event()
         self.clear()
+        self.messages += history
+        self.recorder = recorder or Unrecorded()
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
+        self.recorder.asked(len(self.messages), message)
         self.messages.append(message)
         self.options.append(options)
         self._stopped.clear()
-        return self._answer(message.text)
+        return self._recorded(message.text)
+
+    def _recorded(self, prompt: str) -> Iterator[Event]:
+        for event in self._answer(prompt):
+            if isinstance(event, ReasoningDelta | TextDelta):
+                self.recorder.heard(len(self.messages), event)
+            yield event
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
         while self.messages[-1].role != "user":
             self.messages.pop()
         self.retries += 1
-        return self.ask(self.messages.pop(), options)
+        self.options.append(options)
+        self._stopped.clear()
+        return self._recorded(self.messages[-1].text)
 
     def undo(self) -> Message | None:
         while self.messages and self.messages[-1].role == "assistant":
             self.messages.pop()
-        return self.messages.pop() if self.messages and self.messages[-1].role == "user" else None
+        message = self.messages.pop() if self.messages and self.messages[-1].role == "user" else None
+        self.recorder.stands(len(self.messages))
+        return message
 
     def stop(self) -> None:
         self.stops += 1
@@ -101,6 +122,7 @@ class FakeChat:
 
     def clear(self) -> None:
         self.messages = [] if self.system is None else [system_message(self.system)]
+        self.recorder.cleared()
 
     def _answer(self, prompt: str) -> Iterator[Event]:
         rule, _, rest = prompt.partition(" ")
@@ -144,10 +166,11 @@ class FakeChat:
         yield self._done(replace(assistant(text), interrupted=True), "interrupted")
 
     def _done(self, message: Message, reason: FinishReason) -> TurnDone:
-        if message.text or message.reasoning or message.tool_calls:
+        kept = bool(message.text or message.reasoning or message.tool_calls)
+        if kept:
             self.messages.append(message)
         else:
-            self.messages.pop()
+            self._take_back()
         stats = RequestStats(
             turn=len(self.requests) + 1,
             prompt_tokens=4210,
@@ -165,8 +188,14 @@ class FakeChat:
             restore_kind="live",
         )
         self.requests.append(stats)
+        if kept:
+            self.recorder.answered(len(self.messages) - 1, message, stats)
         return TurnDone(message, reason, stats)
 
     def _failed(self, error: MlxchatError, partial: str) -> TurnFailed:
-        self.messages.pop()
+        self._take_back()
         return TurnFailed(error, partial)
+
+    def _take_back(self) -> None:
+        self.messages.pop()
+        self.recorder.stands(len(self.messages))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +44,19 @@ class Ended:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's, without what would change how the program behaves."""
+    """This process's, without what would change how the program behaves, and with a home where chats were saved."""
     changing = ("MLXCHAT_", "NO_COLOR", "FORCE_COLOR")
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(changing)}, **(more or {})}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(changing)}
+    return {**kept, "MLXCHAT_HOME": str(_home()), **(more or {})}
+
+
+@functools.cache
+def _home() -> Path:
+    """A home for all runs of this process that name none."""
+    home = Path(tempfile.mkdtemp(prefix="mlxchat-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    (home / "sessions").mkdir()
+    return home
 
 
 def command(*arguments: str) -> list[str]:

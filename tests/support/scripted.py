@@ -107,7 +107,7 @@ class ScriptedEngine:
         **switches: str,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
-        self.work = work
+        self.model, self.work = model, work
         self.log = work / "calls.jsonl"
         self.gate = GateFolder(work / "gate")
         self.notices: list[str] = []
@@ -133,6 +133,10 @@ class ScriptedEngine:
             machinery.loop._turns._script = Script(file, encode, tokenizer.eos_token_id)
 
         self.engine.call(change)
+
+    def unscript(self) -> None:
+        """From the next request on the model speaks for itself."""
+        self.engine.call(lambda machinery: setattr(machinery.loop._turns, "_script", None))
 
     def chat(self, system: str | None = None) -> Chat:
         return Chat(self.engine, system)

@@ -1,0 +1,211 @@
+"""The session of a chat: a new one, one that goes on, or none; and what the one that goes on restores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..engine.messages import Message
+from ..engine.options import RequestOptions
+from ..errors import ModelError, OutputError, UsageError
+from ..transcripts.model import Entry
+from ..transcripts.session_appender import SessionAppender, SessionBusy
+from ..transcripts.session_file import SavedSession, read_session
+from ..transcripts.session_recorder import SessionRecorder
+from ..transcripts.session_settings import SessionSettings
+from ..transcripts.session_store import SessionStore
+from .chat_flags import ChatFlags
+from .sampling_settings import read_settings
+from .streams import Streams
+
+_TITLE_LENGTH = 40
+
+
+@dataclass(frozen=True)
+class SavedChat:
+    """How the chat begins.
+
+    flags        the command line, what it left open filled in from the session that goes on
+    history      what was said before, without the system message
+    recorder     None: nothing is saved
+    unanswered   a message at the end of the session that got no answer, to be offered again
+    """
+
+    flags: ChatFlags
+    system: str | None
+    history: tuple[Message, ...] = ()
+    recorder: SessionRecorder | None = None
+    unanswered: Message | None = None
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session that is written to, None if none is."""
+        return None if self.recorder is None else self.recorder.session_id
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def exit_code(self, code: int) -> int:
+        """`code`, unless all went well but for saving."""
+        unsaved = self.recorder is not None and self.recorder.failure is not None
+        return OutputError.exit_code if unsaved and code == 0 else code
+
+
+def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedChat:
+    """Find, lock and read the session to go on with, or prepare a new one. Loads no model.
+
+    Raises InputError if there is no such session, UsageError if its id's start is several's, DataError if it can't be
+    read, OutputError if it can't be written to.
+    """
+    store = SessionStore()
+    if not flags.resumes:
+        return _new(flags, system, store, streams)
+    path = store.newest() if flags.resume is None else store.find(flags.resume)
+    appender = None if flags.fork or flags.no_save else _locked(path, streams)
+    try:
+        saved = read_session(path)
+        return _resumed(flags, system, store, saved, appender, streams)
+    except BaseException:
+        if appender is not None:
+            appender.close()
+        raise
+
+
+def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Streams) -> SavedChat:
+    if flags.no_save:
+        return SavedChat(flags, system)
+    recorder = SessionRecorder(store.folder, _settings(flags, system), streams.notice)
+    return SavedChat(flags, system, recorder=recorder)
+
+
+def _locked(path: Path, streams: Streams) -> SessionAppender | None:
+    """The session's file, for this program alone; None if another has it, and this one goes on in a copy."""
+    try:
+        return SessionAppender.open(path)
+    except SessionBusy as busy:
+        streams.note(f"{busy.message}; going on in a copy")
+        return None
+    except OSError as error:
+        hint = "--fork goes on in a copy, --no-save without saving"
+        raise OutputError(f"can't write the session {path.stem}: {error.strerror}", hint) from error
+
+
+def _resumed(
+    flags: ChatFlags,
+    system: str | None,
+    store: SessionStore,
+    saved: SavedSession,
+    appender: SessionAppender | None,
+    streams: Streams,
+) -> SavedChat:
+    if saved.refused:
+        names = ", ".join(saved.refused)
+        streams.note(f"the session names what no session may set, and is not obeyed: {names}")
+    flags = _restored(flags, saved.settings, streams)
+    system = saved.settings.system if system is None else system
+    settings, conversation = _settings(flags, system), saved.answered
+    said = [entry for entry in conversation if entry.message.role != "system"]
+    recorder: SessionRecorder | None = None
+    if appender is not None:
+        recorder = SessionRecorder.resume(appender, saved, settings, streams.notice)
+    elif not flags.no_save:
+        recorder = SessionRecorder(store.folder, settings, streams.notice, said, forked_from=saved.id)
+    history = tuple(_as_said_here(entry, settings.model, store) for entry in said)
+    _tell(saved, history, settings, recorder, streams)
+    ended = saved.conversation[len(conversation) :]
+    return SavedChat(flags, system, history, recorder, ended[-1].message if ended else None)
+
+
+def _as_said_here(entry: Entry, model: str | None, store: SessionStore) -> Message:
+    """The message; its sampled ids only if they are of this model's vocabulary."""
+    message = store.images.located(entry.message)
+    return message if entry.model == model else replace(message, generated=None)
+
+
+def _tell(
+    saved: SavedSession,
+    history: Sequence[Message],
+    settings: SessionSettings,
+    recorder: SessionRecorder | None,
+    streams: Streams,
+) -> None:
+    """What goes on, and what reading it again will cost."""
+    title = saved.title if len(saved.title) <= _TITLE_LENGTH else f"{saved.title[:_TITLE_LENGTH]}…"
+    parts = [f"{len(history)} message{'s' * (len(history) != 1)}", f"about {saved.tokens:,} tokens to prefill"]
+    if recorder is not None and recorder.session_id != saved.id:
+        parts.append(f"in the copy {recorder.session_id}")
+    if settings.model != saved.settings.model:
+        parts.append(f"a branch, with {settings.model}")
+    streams.note(f"resuming {saved.id} “{title}”: {', '.join(parts)}")
+
+
+# -- settings --------------------------------------------------------------------------------------------------
+
+
+def _settings(flags: ChatFlags, system: str | None) -> SessionSettings:
+    """What the session's header keeps."""
+    options: RequestOptions = flags.request_options()
+    return SessionSettings(
+        model=_lasting_model(flags.model_name),
+        system=system,
+        template=_lasting_template(flags.template),
+        sampling=options.sampling,
+        thinking=options.thinking,
+    )
+
+
+def _restored(flags: ChatFlags, saved: SessionSettings, streams: Streams) -> ChatFlags:
+    """The flags, those not given taken from the session."""
+    sampling, thinking = saved.sampling, saved.thinking
+    think = thinking.enabled if flags.think is None else flags.think
+    names = ("temp", "top_p", "top_k", "min_p", "max_tokens", "seed")
+    given = {name: getattr(flags, name) for name in names}
+    return replace(
+        flags,
+        model=flags.model or saved.model,
+        template=flags.template or saved.template,
+        think=think,
+        think_budget=thinking.budget if flags.think_budget is None and think is not False else flags.think_budget,
+        option=[*_saved_options(flags, saved, streams), *(flags.option or [])],
+        **{name: getattr(sampling, name) if value is None else value for name, value in given.items()},
+    )
+
+
+def _saved_options(flags: ChatFlags, saved: SessionSettings, streams: Streams) -> list[str]:
+    """The session's further settings as they would be typed, without those that there are none of in this version."""
+    stops = () if read_settings(flags.option or []).stop else saved.sampling.stop
+    options = [f"stop={text}" for text in stops]
+    for name, value in saved.sampling.extra.items():
+        try:
+            read_settings([f"{name}={value}"])
+        except UsageError as error:
+            streams.note(f"a setting of the session is left out: {error.message}")
+        else:
+            options.append(f"{name}={value}")
+    return options
+
+
+def _lasting_model(name: str) -> str:
+    """A model's folder by its whole path, so that the session can go on from anywhere; any other name as it is."""
+    if "/" in name or name in (".", "..") or Path(name).is_dir():
+        from ..engine.models import resolve
+
+        try:
+            found = resolve(name)
+        except ModelError:
+            return name
+        return str(found.path) if found.origin == "folder" else name
+    return name
+
+
+def _lasting_template(name: str | None) -> str | None:
+    """A template file by its whole path; a built-in one by its name."""
+    from ..engine.template_files import built_in_names
+
+    if name is None or name in built_in_names():
+        return name
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else name

@@ -1,0 +1,299 @@
+"""Every kind of rewind on every kind of layer, through the engine and a chat: what is prefilled, and which bits.
+
+`Rig.ask` compares each request with the uncached engine bit for bit, and its position with the design's rules; the
+tests here add the bars: no more than four tokens over what a perfect cache would prefill.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from mlxchat.engine.chat import Chat
+from mlxchat.engine.messages import Message, ToolCall, assistant, system, tool_result, user
+from support.rewind_rig import Asked, Host, Rig, make_model
+from support.rewind_words import (
+    CALL_END,
+    HAS_OFF_SWITCH,
+    KEEPS_IN_LOOP,
+    OTHER_END,
+    OTHER_TOOLS,
+    calls,
+    options,
+    says,
+    thought,
+)
+from support.tiny_tokenizer import Family
+
+pytestmark = pytest.mark.exact
+
+KINDS = ("qwen3", "gemma3_text", "gemma3n", "gemma4_text", "gpt_oss", "qwen3_5")
+TEMPLATES: tuple[Family, ...] = ("qwen3", "qwen36", "gemma4", "gpt_oss", "deepseek_r1")
+DIAGONAL: tuple[tuple[str, Family], ...] = (
+    ("qwen3", "qwen3"),
+    ("gemma3_text", "deepseek_r1"),
+    ("gemma3n", "qwen36"),
+    ("gemma4_text", "gemma4"),
+    ("gpt_oss", "gpt_oss"),
+    ("qwen3_5", "qwen36"),
+    ("qwen3_5", "qwen3"),
+)
+"""The pairs of `make test`; the others are for test-slow."""
+SYSTEM = says("Obey", 30)
+_names = itertools.count()
+
+
+def _pairs() -> Iterator[object]:
+    for kind, family, drop_live in itertools.product(KINDS, TEMPLATES, (False, True)):
+        marks = () if (kind, family) in DIAGONAL else (pytest.mark.slow,)
+        name = f"{kind}-{family}-{'dropped' if drop_live else 'live'}"
+        yield pytest.param((kind, family, drop_live), id=name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def uncached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    made: list[Host] = []
+
+    @cache
+    def host(kind: str, family: Family) -> tuple[Path, Host]:
+        work = tmp_path_factory.mktemp(f"{kind}-{family}")
+        make_model(work, kind, family)
+        made.append(Host(work / "model", work, "uncached", cached=False, drop_live=False))
+        return work, made[-1]
+
+    yield host
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(scope="module", params=_pairs())
+def rig(request: pytest.FixtureRequest, uncached: object) -> Iterator[Rig]:
+    kind, family, drop_live = request.param
+    work, host = uncached(kind, family)  # type: ignore[operator]
+    made = Rig(kind, family, work, host, drop_live=drop_live)
+    yield made
+    made.cached.close()
+
+
+class Talk:
+    """A chat on a rig that says something new each time."""
+
+    def __init__(self, rig: Rig, chat: Chat | None = None, *, tools: bool = False, thinking: bool = True) -> None:
+        self.rig, self.family = rig, rig.family
+        self.chat = chat if chat is not None else rig.chat(SYSTEM)
+        self.options = options(rig.family, tools=tools, thinking=thinking)
+
+    def ask(self, message: Message | None = None, *, reasoned: bool = True, end: str = "") -> Asked:
+        """A person asks; the model thinks (a scaffold that opens the reasoning is closed even so) and answers."""
+        reply = thought(self.family, fresh(12), fresh(10) if reasoned else "")
+        return self.rig.ask(self.chat, message or user(fresh(20)), reply, self.options, end=end)
+
+    def retry(self) -> Asked:
+        return self.rig.ask(self.chat, None, thought(self.family, fresh(12), fresh(10)), self.options)
+
+    def call(self, message: Message) -> Asked:
+        """The model answers with a tool call."""
+        reply = calls(self.family, "Paris", fresh(10))
+        asked = self.rig.ask(self.chat, message, reply, self.options, end=CALL_END[self.family])
+        if not asked.message.tool_calls:  # mlx-lm has no parser for this family's calls
+            assert self.family == "deepseek_r1"
+            self.chat.messages[-1] = written_call(asked.message.reasoning)
+        return asked
+
+    def result(self) -> Message:
+        call = self.chat.messages[-1].tool_calls[0]
+        return tool_result(fresh(12), call.id, call.name)
+
+
+def fresh(count: int) -> str:
+    """Words that no other text of this run starts with."""
+    number, name = next(_names), ""
+    while number or not name:
+        number, digit = divmod(number, 26)
+        name += chr(65 + digit)
+    return says(name, count)
+
+
+def written_call(reasoning: str | None = None) -> Message:
+    """A call as a transcript has it: never sampled here."""
+    call = ToolCall("abcdefghi", "get_weather", {"city": "Paris"})
+    return Message("assistant", reasoning=reasoning, tool_calls=(call,))
+
+
+def within(asked: Asked) -> Asked:
+    assert asked.stats.prefill_tokens <= asked.oracle + 4
+    return asked
+
+
+def restored(rig: Rig, asked: Asked, divergence: str) -> None:
+    """Where it came from, and what the user is told of it."""
+    assert asked.stats.divergence == divergence
+    if rig.drop_live:
+        assert asked.stats.restore_kind in ("anchor", "block")
+        assert asked.stats.cached_disk_tokens == asked.stats.cached_tokens
+    else:
+        assert asked.stats.restore_kind == "live"
+        assert asked.stats.cached_disk_tokens == 0
+
+
+def test_r1_reasoning_dropped_each_turn(rig: Rig) -> None:
+    talk = Talk(rig)
+    talk.ask(user(fresh(60)))
+    for _ in range(3):
+        asked = within(talk.ask())
+        restored(rig, asked, "reasoning_dropped")
+        assert asked.stats.rewind_tokens > 10
+
+
+def test_r0_r2_a_tool_loop_and_the_message_after_it(rig: Rig) -> None:
+    talk = Talk(rig, tools=True)
+    start = talk.call(user(fresh(40)))
+    steps = [within(talk.call(talk.result())), within(talk.ask(talk.result()))]
+    if rig.family in KEEPS_IN_LOOP:
+        for step in steps:
+            restored(rig, step, "append")
+            assert step.stats.rewind_tokens <= 1
+    after = within(talk.ask())
+    if rig.family in KEEPS_IN_LOOP:
+        restored(rig, after, "reasoning_dropped")
+        assert after.stats.cached_tokens <= start.stats.prompt_tokens + 1  # gpt-oss: a channel either way
+
+
+def test_r3_scaffold_of_the_generation_prompt(rig: Rig) -> None:
+    if rig.family not in HAS_OFF_SWITCH:
+        pytest.skip("the template has no switch for reasoning")
+    talk = Talk(rig, thinking=False)
+    first = talk.ask(reasoned=False)
+    assert first.prompt.scaffold_ids
+    for _ in range(2):
+        restored(rig, within(talk.ask(reasoned=False)), "reasoning_dropped")
+
+
+def test_r4_a_transcript_without_reasoning(rig: Rig) -> None:
+    talk = Talk(rig, tools=True)
+    talk.call(user(fresh(40)))
+    for _ in range(3):
+        talk.chat.messages[-1] = written_call()
+        asked = within(talk.call(tool_result(fresh(12), "abcdefghi", "get_weather")))
+        assert asked.stats.cached_tokens > 0
+
+
+def test_r5_retokenized_is_told(rig: Rig) -> None:
+    if rig.family not in KEEPS_IN_LOOP:
+        pytest.skip("no part of a reply stays in this template's history as it was fed")
+    talk = Talk(rig, tools=True)
+    odd = [i for c in calls(rig.family, "Paris", fresh(6)).split(" ") for i in rig.cached.encode(c + " ")]
+    rig.ask(talk.chat, user(fresh(30)), odd, talk.options, end=CALL_END[rig.family])
+    talk.chat.messages[-1] = replace(talk.chat.messages[-1], generated=None)
+    asked = talk.ask(talk.result())
+    assert asked.stats.divergence == "retokenized"
+    assert asked.stats.cached_tokens > 0
+
+
+def test_r6_another_system_other_tools(rig: Rig) -> None:
+    talk = Talk(rig, tools=True)
+    talk.ask()
+    talk.chat.messages[0] = system(SYSTEM + " " + fresh(6))
+    changed = [talk.ask()]
+    if rig.family != "deepseek_r1":  # its template shows no tools
+        talk.options = replace(talk.options, tools=OTHER_TOOLS)
+        changed.append(talk.ask())
+    if rig.family == "gemma4":
+        talk.options = replace(talk.options, thinking=options("gemma4", thinking=False).thinking)
+        changed.append(talk.ask(reasoned=False))
+    for asked in changed:
+        assert asked.stats.divergence == "system_or_tools_changed"
+        if rig.layers != "recurrent":
+            within(asked)
+
+
+def test_r7_edit_and_the_way_back(rig: Rig) -> None:
+    talk = Talk(rig)
+    for _ in range(3):
+        talk.ask()
+    old = list(talk.chat.messages)
+    talk.chat.messages[3:] = []
+    edited = within(talk.ask())
+    assert edited.stats.divergence == "history_edited"
+    talk.ask()
+    talk.chat.messages[:] = old
+    within(talk.ask())
+
+
+def test_r7_retry(rig: Rig) -> None:
+    talk = Talk(rig)
+    talk.ask()
+    talk.ask()
+    for _ in range(2):
+        within(talk.retry())
+    within(talk.ask())
+
+
+def test_r7_undo_and_another_text(rig: Rig) -> None:
+    talk = Talk(rig)
+    talk.ask()
+    talk.ask()
+    talk.chat.undo()
+    within(talk.ask())
+    within(talk.ask())
+
+
+def test_edit_after_a_shared_opening(rig: Rig) -> None:
+    talk = Talk(rig)
+    talk.ask()
+    text = fresh(30)
+    talk.ask(user(text))
+    talk.chat.undo()
+    asked = talk.ask(user(" ".join([*text.split()[:20], fresh(10)])))
+    if rig.layers != "recurrent":
+        within(asked)
+    else:
+        assert asked.stats.shortfall_reason == "no_anchor"
+
+
+def test_fork(rig: Rig) -> None:
+    talk = Talk(rig)
+    talk.ask()
+    talk.ask()
+    fork = Talk(rig)
+    fork.chat.messages[:] = talk.chat.messages
+    within(fork.ask())
+    within(talk.ask())
+    within(fork.ask())
+
+
+def test_siblings_on_one_system_prompt(rig: Rig) -> None:
+    Talk(rig).ask()
+    for _ in range(2):
+        sibling = within(Talk(rig).ask())
+        assert sibling.stats.cached_tokens > 20
+        assert sibling.stats.divergence == "first"
+
+
+def test_a_tool_loop_resumed_after_parking(rig: Rig) -> None:
+    talk = Talk(rig, tools=True)
+    talk.call(user(fresh(30)))
+    Talk(rig).ask()
+    asked = within(talk.ask(talk.result()))
+    assert asked.stats.restore_kind == "anchor"
+
+
+def test_r8_another_end_token_in_history(rig: Rig) -> None:
+    if rig.family not in (*OTHER_END, "gpt_oss"):
+        pytest.skip("the template ends a turn with the only token that ends an answer")
+    talk = Talk(rig)
+    talk.ask(reasoned=False, end=OTHER_END.get(rig.family, ""))
+    within(talk.ask(reasoned=False, end=OTHER_END.get(rig.family, "")))
+    within(talk.ask())
+
+
+def test_history_that_was_never_sampled_here(rig: Rig) -> None:
+    """Only what the conversation is asked with counts: its answers come from elsewhere."""
+    talk = Talk(rig)
+    talk.chat.messages += [user(fresh(30)), assistant(fresh(20))]
+    talk.ask()
+    within(talk.ask())
