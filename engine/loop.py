@@ -13,7 +13,7 @@ from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
 from .cuts import calls, cuts
 from .events import PrefillProgress, TurnFailed
-from .recorded import Feeding
+from .feeding import Feeding
 from .request import Request, Run
 from .reuse import Reuse
 from .runner import UNLOGGED, ModelRunner
@@ -127,9 +127,7 @@ class EngineLoop:
     def _prefill(self, run: Run) -> None:
         start, end = run.calls.popleft()
         run.calls_made += 1
-        self._gate.reach(f"{run.request.number}.prefill.{run.calls_made}", run.request.cancelled.is_set)
-        if run.request.cancelled.is_set():
-            run.finish = "interrupted"
+        if self._stopped_at(run, f"prefill.{run.calls_made}"):
             return
         length = len(run.prompt.ids)
         live = self._live(run)
@@ -151,14 +149,19 @@ class EngineLoop:
                 mx.eval(run.lazy)
                 run.first_token_at = run.prefill_ended = time.perf_counter()
 
+    def _stopped_at(self, run: Run, point: str) -> bool:
+        """Whether the request was cancelled, after waiting where a test holds it."""
+        self._gate.reach(f"{run.request.number}.{point}", run.request.cancelled.is_set)
+        if run.request.cancelled.is_set():
+            run.finish = "interrupted"
+        return run.finish is not None
+
     # -- decode ------------------------------------------------------------------------------------------------
 
     def _decode(self, run: Run) -> None:
         """Read the id drawn last, with the call that feeds it already under way, and draw the next one."""
         number = run.request.number
-        self._gate.reach(f"{number}.token.{len(run.ids) + 1}", run.request.cancelled.is_set)
-        if run.request.cancelled.is_set():
-            run.finish = "interrupted"
+        if self._stopped_at(run, f"token.{len(run.ids) + 1}"):
             return
         forced = run.forced.popleft() if run.forced else None
         drawn = mx.array([forced], mx.uint32) if forced is not None else run.lazy
@@ -189,28 +192,13 @@ class EngineLoop:
 
     def _feed(self, run: Run, feeding: Feeding) -> None:
         """The next call of a recorded answer, which is a reply like any other once it is fed."""
-        self._gate.reach(f"{run.request.number}.token.{len(run.ids) + 1}", run.request.cancelled.is_set)
-        if run.request.cancelled.is_set():
-            run.finish = "interrupted"
+        if self._stopped_at(run, f"token.{len(run.ids) + 1}"):
             return
         live = self._live(run)
-        ids = feeding.take(live.length)
-        if not ids:
+        if feeding.step(run, self._runner, live):
+            self._record_decode(run, live)
+        else:
             run.finish = "length" if feeding.cut else "stop"
-            return
-        fed = mx.array(ids, mx.uint32)
-        logits = self._runner.forward(run.request.number, run.sequence.number, live, live.length, fed)
-        if feeding.one_by_one:  # what decoding costs, the draw included
-            run.lazy = run.draw(logits, fed)
-            _begin(run.lazy)
-        del logits
-        if not feeding.one_by_one:
-            self._runner.settle(live)
-            mx.clear_cache()
-        live.append(ids)
-        for token in ids:
-            run.accept(token)
-        self._record_decode(run, live)
 
     def _record_decode(self, run: Run, live: LiveCache) -> None:
         if live.length % 256 == 0:

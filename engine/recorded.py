@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..cache.keys import BLOCK
 from .encoding import Encoder
 from .marker_sets import HARMONY_START, Markers
 from .messages import Message
@@ -23,10 +22,12 @@ class Recorded:
     """What to feed in place of a sampled reply.
 
     feed    "prefill": calls of up to 256 tokens that end at block edges; "decode": one token at a time
+    ids     of an answer that is nothing but ids
     """
 
     answer: Message
     feed: Feed = "prefill"
+    ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,21 +62,3 @@ def hidden_reasoning(markers: Markers, prompt: Prompt, answer: Plain, shown: str
         return f"<|channel|>analysis<|message|>{reasoning}<|end|>{HARMONY_START}"
     opening = prompt.scaffold_text if prompt.reasoning_open else f"{markers.reasoning[0][0]}\n"
     return opening + reasoning + markers.close_text
-
-
-class Feeding:
-    """A reply on its way into the caches. `mismatched` as in ReplyIds; `cut` says that the context was too short."""
-
-    def __init__(self, reply: ReplyIds, feed: Feed, room: int) -> None:
-        self.mismatched = reply.mismatched
-        self.one_by_one = feed == "decode"
-        self.cut = len(reply.ids) > room
-        self._ids = reply.ids[:room]
-        self._fed = 0
-
-    def take(self, position: int) -> tuple[int, ...]:
-        """The ids of the next call, which begins at `position`; none at the end."""
-        size = 1 if self.one_by_one else BLOCK - position % BLOCK
-        ids = self._ids[self._fed : self._fed + size]
-        self._fed += len(ids)
-        return ids

@@ -11,12 +11,14 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..cache.keys import Ids
 from .events import Event, ReasoningDelta, TextDelta
+from .feeding import Feeding
 from .markers import MarkerParser, Segment
 from .messages import Message
 from .options import RequestOptions
 from .prompts import Prompt
-from .recorded import Feeding, Recorded
+from .recorded import Recorded
 from .reuse import Reuse
 from .sampling import Processor, Sampler
 from .sequence import Sequence
@@ -29,6 +31,7 @@ class Request:
     """What was asked. `events` is read by whoever asked; `cancelled` may be set from any thread.
 
     recorded   the answer is known: feed it instead of sampling one
+    ids        the prompt is known: nothing is rendered
     uncached   run from nothing in caches of its own, which touches no other sequence and leaves nothing behind
     """
 
@@ -40,6 +43,7 @@ class Request:
     cancelled: threading.Event = field(default_factory=threading.Event)
     started: float = field(default_factory=time.perf_counter)
     recorded: Recorded | None = None
+    ids: Ids | None = None
     uncached: bool = False
 
 

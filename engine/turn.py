@@ -10,11 +10,12 @@ import mlx.core as mx
 
 from ..errors import ContextExceeded
 from .events import Notice, ToolCallDone, TurnDone
+from .feeding import Feeding
 from .loader import LoadedModel
 from .markers import MarkerParser
 from .messages import Generated, Message, TextPart
 from .prompts import Prompt, PromptRenderer
-from .recorded import Feeding, Recorded
+from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
 from .reuse import Reuse
 from .sampling import ThinkFloor, build
@@ -41,9 +42,7 @@ class TurnBuilder:
     def start(self, request: Request, sequence: Sequence, reuse: Reuse) -> Run:
         """Render the messages. Raises TemplateError, or ContextExceeded before anything has been touched."""
         options = request.options
-        prompt = self._renderer.render(
-            request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
-        )
+        prompt = self._prompt(request, sequence)
         limit = min(self._model.context_limit, options.max_context or self._model.context_limit)
         if len(prompt.ids) >= limit:
             raise ContextExceeded(
@@ -58,8 +57,18 @@ class TurnBuilder:
             run.feeding = self._feeding(request, request.recorded, sequence, prompt, limit - len(prompt.ids))
         return run
 
+    def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
+        if request.ids is not None:
+            return Prompt(request.ids, "", (), "", (), reasoning_open=False)
+        options = request.options
+        return self._renderer.render(
+            request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
+        )
+
     def _feeding(self, request: Request, recorded: Recorded, sequence: Sequence, prompt: Prompt, room: int) -> Feeding:
         options = request.options
+        if recorded.ids is not None:
+            return Feeding(ReplyIds(recorded.ids), recorded.feed, room)
         reply = self._renderer.reply(
             prompt,
             request.messages,

@@ -23,6 +23,7 @@ class Job:
     number         in the run, from 1; `turn` counts within its conversation
     parent, title  the conversation's
     images         pictures that a text stands for
+    hash_ids       of traces without text, see `Request`
     """
 
     number: int
@@ -38,6 +39,8 @@ class Job:
     parent: str | None = None
     title: str | None = None
     images: int = 0
+    hash_ids: tuple[str, ...] = ()
+    block_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def _job(
     number: int, conversation: Conversation, turn: int, request: Request, supplied: Supplied, share: _Shared
 ) -> Job:
     messages = list(request.messages)
-    if supplied.system is not None and not any(message.role == "system" for message in messages):
+    if supplied.system is not None and messages and not any(message.role == "system" for message in messages):
         messages.insert(0, system_message(supplied.system))
     answer = [] if request.answer is None else [request.answer]
     words = share.of(conversation.id, [*messages, *answer])
@@ -79,6 +82,8 @@ def _job(
         hidden_reasoning=request.hidden_reasoning,
         parent=conversation.parent,
         title=conversation.title,
+        hash_ids=request.hash_ids,
+        block_tokens=request.block_tokens,
         images=sum(isinstance(part, ImagePart) for message in messages for part in message.content),
     )
 

@@ -94,7 +94,7 @@ class Planner:
 
     def plan(self, job: Job) -> Planned:
         """The next one. A job that can't run changes nothing for those after it."""
-        if not job.messages:
+        if not job.messages and not job.hash_ids:
             return Planned(job, "no_request", "there is nothing before the answer")
         try:
             prompt = self._prompts.render(job)

@@ -8,6 +8,7 @@ from ..engine.options import ThinkingOptions
 from ..engine.prompts import Prompt, PromptRenderer
 from ..engine.recorded import ReplyIds
 from .jobs import Job
+from .synthetic import SyntheticIds
 
 
 class Prompts:
@@ -18,6 +19,7 @@ class Prompts:
         self._tokenizer = tokenizer
         self._thinking = thinking
         self._date = date
+        self.synthetic = SyntheticIds(len(tokenizer), renderer.encoder.control.id_set)
         self.ends = frozenset(int(one) for one in tokenizer.eos_token_ids) | frozenset(renderer.turn_end_ids)
 
     @property
@@ -27,10 +29,14 @@ class Prompts:
 
     def render(self, job: Job) -> Prompt:
         """The prompt of a job. Raises TemplateError."""
+        if job.hash_ids:
+            return Prompt(self.synthetic.prompt(job), "", (), "", (), reasoning_open=False)
         return self._renderer.render(job.messages, thinking=self._thinking, tools=job.tools, date=self._date)
 
     def reply(self, job: Job, prompt: Prompt) -> ReplyIds:
         """The ids of its recorded answer, none if there is none. Raises TemplateError."""
+        if job.hash_ids:
+            return ReplyIds(self.synthetic.reply(job))
         if job.answer is None:
             return ReplyIds(())
         return self._renderer.reply(

@@ -11,6 +11,7 @@ from typing import Any
 from ..engine.chat import next_number
 from ..engine.engine import Engine
 from ..engine.events import TurnDone, TurnFailed
+from ..engine.messages import assistant
 from ..engine.options import RequestOptions, SamplingOptions, ThinkingOptions
 from ..engine.probe import active_bytes, prefill_rate
 from ..engine.recorded import Feed, Recorded
@@ -62,7 +63,8 @@ class Replay:
         self._clock = _Clock()
         self.stopped = False
         self.limit = min(engine.info.context_limit, settings.max_context or engine.info.context_limit)
-        self._planner: Planner = self._on_engine(lambda machinery: planner_of(machinery, settings, self.limit))
+        self._prompts: Prompts = self._on_engine(lambda machinery: prompts_of(machinery, settings))
+        self._planner: Planner = self._on_engine(lambda machinery: self._planner_of(machinery))
         self._before = self.disk()
 
     def stop(self) -> None:
@@ -118,9 +120,10 @@ class Replay:
         """Its row; None if it was stopped before its end."""
         if planned.outcome != "run":
             return Row(planned, planned.outcome, _unrun(planned))
-        settings, answer = self._settings, planned.job.answer
-        live = settings.generate is not None or answer is None
-        recorded = None if live or answer is None else Recorded(answer, settings.feed)
+        settings, job = self._settings, planned.job
+        recorded = None
+        if settings.generate is None:
+            recorded = Recorded(job.answer or assistant(""), settings.feed, self._reply_ids(job))
         longest = settings.generate if settings.generate is not None else 1
         started = self._clock.now()
         done = self._ask(planned, self._options(planned, longest), recorded)
@@ -145,7 +148,10 @@ class Replay:
         self, planned: Planned, options: RequestOptions, recorded: Recorded | None, uncached: bool = False
     ) -> TurnDone | ContextExceeded | None:
         job = planned.job
-        request = Request(next_number(), job.conversation, job.messages, options, recorded=recorded, uncached=uncached)
+        ids = self._prompts.synthetic.prompt(job) if job.hash_ids else None
+        request = Request(
+            next_number(), job.conversation, job.messages, options, recorded=recorded, ids=ids, uncached=uncached
+        )
         self._running = request
         if self.stopped:  # between the last look and now
             return None
@@ -162,17 +168,27 @@ class Replay:
         finally:
             self._running = None
 
+    def _reply_ids(self, job: Job) -> tuple[int, ...] | None:
+        """The ids of an answer that is not rendered; none at all where the file ends before it."""
+        if job.hash_ids:
+            return self._prompts.synthetic.reply(job)
+        return () if job.answer is None else None
+
+    def _planner_of(self, machinery: Machinery) -> Planner:
+        layout, settings = machinery.loop.reuse.layout, self._settings
+        padding = padding_of(self._prompts) if settings.pad else None
+        recurrent = layout is not None and layout.states is not None
+        live = settings.generate is not None
+        return Planner(self._prompts, self.limit, recurrent=recurrent, padding=padding, live=live)
+
     def _on_engine(self, work: Any) -> Any:
         return self._engine.call(work)
 
 
-def planner_of(machinery: Machinery, settings: Settings, limit: int) -> Planner:
-    """A planner on the engine's own renderer and layer layout."""
-    prompts = Prompts(machinery.renderer, machinery.model.tokenizer, settings.thinking, date.today().isoformat())
-    layout = machinery.loop.reuse.layout
-    padding = padding_of(prompts) if settings.pad else None
-    recurrent = layout is not None and layout.states is not None
-    return Planner(prompts, limit, recurrent=recurrent, padding=padding, live=settings.generate is not None)
+def prompts_of(machinery: Machinery, settings: Settings) -> Prompts:
+    """The engine's own renderer, on the day that its conversations name."""
+    today = date.today().isoformat()
+    return Prompts(machinery.renderer, machinery.model.tokenizer, settings.thinking, today)
 
 
 def padding_of(prompts: Prompts) -> Padding:

@@ -12,11 +12,12 @@ import pytest
 from mlxchat.engine import template_files
 from mlxchat.engine.chat import next_number
 from mlxchat.engine.events import TurnDone
+from mlxchat.engine.feeding import Feeding
 from mlxchat.engine.messages import Message, TextPart, ToolCall, assistant, tool_result, user
 from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import RequestOptions
 from mlxchat.engine.prompts import PromptRenderer
-from mlxchat.engine.recorded import Feed, Feeding, Recorded, ReplyIds
+from mlxchat.engine.recorded import Feed, Recorded, ReplyIds
 from mlxchat.engine.request import Request
 from mlxchat.engine.runner import ModelRunner
 from support.oracle import costs, read_log
