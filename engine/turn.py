@@ -104,6 +104,8 @@ class TurnBuilder:
         """Once the sequence's old position is no longer needed: where the next prompt may part from this one."""
         run.sequence.system_end = max(run.prompt.positions("system_end"), default=0)
         run.sequence.stable = max(run.prompt.positions("stable_user"), default=len(run.prompt.ids))
+        length = len(run.prompt.ids)
+        run.sequence.scaffold = (length - len(run.prompt.scaffold_ids), length)
         run.sequence.drops_reply = False
 
     # -- during ------------------------------------------------------------------------------------------------

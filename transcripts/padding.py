@@ -10,6 +10,7 @@ import numpy as np
 from ..engine.messages import Message, TextPart
 from ..engine.messages import system as system_message
 from .jobs import Job
+from .prompts import Prompts
 
 Encode = Callable[[str], list[int]]
 
@@ -101,3 +102,8 @@ def _with_system(messages: list[Message], text: str) -> tuple[Message, ...]:
         first = messages[0]
         return (replace(first, content=(*first.content, TextPart(text))), *messages[1:])
     return (system_message(text.strip()), *messages)
+
+
+def padding_of(prompts: Prompts) -> Padding:
+    """Padding in the tokens of these prompts."""
+    return Padding(Filler(prompts.encode), prompts.encode)

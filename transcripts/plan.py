@@ -5,9 +5,6 @@ Needs a tokenizer and a template only. A recorded answer counts as fed, so that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 
 from ..cache.trie import SequenceTrie, common_prefix
@@ -15,61 +12,14 @@ from ..engine.messages import Message
 from ..engine.prompts import Prompt
 from ..engine.recorded import ReplyIds
 from ..engine.sequence import Sequence
-from ..engine.stats import Divergence
 from ..errors import TemplateError
 from .anchors import Anchors
 from .jobs import Job
 from .padding import Padding
+from .planned import Difference, Planned
 from .prompts import Prompts
 
-Outcome = Literal["run", "skipped_too_long", "no_request"]
 _HEADER_TOKENS = 8  # about what a template puts around a message
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where a prompt parts from what its conversation fed last: the tokens there, None past an end."""
-
-    position: int
-    was: str | None
-    now: str | None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One job and its numbers, in tokens.
-
-    why                   what stands against running it, "" if nothing
-    common_prefix_tokens  of the prompt, with everything fed earlier
-    ideal_tokens          what a perfect cache of this model's layers would reuse of it
-    again_tokens          about how many are prefilled though this conversation had sent them before
-    mismatched_tokens     at the prompt's end, that the rendering through the recorded answer doesn't have
-    padded_tokens         synthetic ones in the prompt
-    tools_changed         whether the tools are others than in the conversation's last request
-    """
-
-    job: Job
-    outcome: Outcome = "run"
-    why: str = ""
-    prompt_tokens: int = 0
-    answer_tokens: int = 0
-    common_prefix_tokens: int = 0
-    ideal_tokens: int = 0
-    again_tokens: int = 0
-    mismatched_tokens: int = 0
-    padded_tokens: int = 0
-    divergence: Divergence = "first"
-    difference: Difference | None = None
-    tools_changed: bool = False
-
-    @property
-    def new_tokens(self) -> int:
-        """What even a perfect cache has to prefill."""
-        return self.prompt_tokens - self.ideal_tokens
-
-    def ttft_ms(self, tokens_per_s: float) -> float:
-        """Milliseconds to the first token at a prefill rate, restoring taken as free."""
-        return 1000 * self.new_tokens / tokens_per_s
 
 
 class Planner:
@@ -133,6 +83,7 @@ class Planner:
             padded_tokens=self._padded(prompt),
             divergence=divergence,
             difference=self._difference(sequence, prompt),
+            scaffold_lost=sequence.scaffold[0] <= common_prefix(ids, sequence.fed) < sequence.scaffold[1],
             tools_changed=job.tools != self._tools.get(job.conversation, job.tools),
         )
 
@@ -165,6 +116,7 @@ class Planner:
         sequence.messages = (*job.messages, *([] if answer is None else [answer]))
         sequence.system_end = max(prompt.positions("system_end"), default=0)
         sequence.stable = max(prompt.positions("stable_user"), default=len(prompt.ids))
+        sequence.scaffold = (len(prompt.ids) - len(prompt.scaffold_ids), len(prompt.ids))
         reasoned = bool(prompt.scaffold_ids) or (answer is not None and bool(answer.reasoning))
         calls = answer is not None and bool(answer.tool_calls)
         sequence.drops_reply = bool(reply.ids) and reasoned and not calls and self._prompts.drops_reasoning

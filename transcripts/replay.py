@@ -12,37 +12,20 @@ from ..engine.chat import next_number
 from ..engine.engine import Engine
 from ..engine.events import TurnDone, TurnFailed
 from ..engine.messages import assistant
-from ..engine.options import RequestOptions, SamplingOptions, ThinkingOptions
+from ..engine.options import RequestOptions
 from ..engine.probe import active_bytes, prefill_rate
-from ..engine.recorded import Feed, Recorded
+from ..engine.recorded import Recorded
 from ..engine.request import Request
 from ..engine.setup import Machinery
 from ..engine.stats import RequestStats
 from ..errors import ContextExceeded
 from .jobs import Job
-from .padding import Filler, Padding
-from .plan import Planned, Planner
+from .padding import padding_of
+from .plan import Planner
+from .planned import Planned
 from .prompts import Prompts
 from .rows import Disk, Row
-
-_THINKING, _SAMPLING = ThinkingOptions(), SamplingOptions()
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to replay.
-
-    feed          how recorded answers go in; generate: sample so many tokens instead
-    pad           fill up to the recorded lengths
-    max_context   most positions, None for the model's
-    """
-
-    feed: Feed = "prefill"
-    generate: int | None = None
-    pad: bool = False
-    max_context: int | None = None
-    thinking: ThinkingOptions = _THINKING
-    sampling: SamplingOptions = _SAMPLING
+from .settings import Settings
 
 
 @dataclass
@@ -62,6 +45,7 @@ class Replay:
         self._running: Request | None = None
         self._clock = _Clock()
         self.stopped = False
+        self.info = engine.info
         self.limit = min(engine.info.context_limit, settings.max_context or engine.info.context_limit)
         self._prompts: Prompts = self._on_engine(lambda machinery: prompts_of(machinery, settings))
         self._planner: Planner = self._on_engine(lambda machinery: self._planner_of(machinery))
@@ -189,11 +173,6 @@ def prompts_of(machinery: Machinery, settings: Settings) -> Prompts:
     """The engine's own renderer, on the day that its conversations name."""
     today = date.today().isoformat()
     return Prompts(machinery.renderer, machinery.model.tokenizer, settings.thinking, today)
-
-
-def padding_of(prompts: Prompts) -> Padding:
-    """Padding in the tokens of these prompts."""
-    return Padding(Filler(prompts.encode), prompts.encode)
 
 
 def spread(numbers: Sequence[int], count: int | None) -> frozenset[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.stats import RequestStats
-from .plan import Outcome, Planned
+from .planned import Outcome, Planned
 
 
 @dataclass(frozen=True)
