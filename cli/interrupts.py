@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ..engine.chat import Chat
+
+class Stoppable(Protocol):
+    """Whatever works until it is told to stop: a chat's turn, a replay."""
+
+    def stop(self) -> None:
+        """End it soon. Called from a signal handler."""
 
 
 SAME_PRESS_S = 0.3
@@ -18,8 +22,10 @@ SAME_PRESS_S = 0.3
 
 
 @contextmanager
-def stopping(chat: Chat, leave_on_second: bool = True, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Within it SIGINT calls `chat.stop()`. A second one raises KeyboardInterrupt, or just stops again."""
+def stopping(
+    work: Stoppable, leave_on_second: bool = True, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Within it SIGINT calls `work.stop()`. A second one raises KeyboardInterrupt, or just stops again."""
     first: float | None = None
 
     def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -29,7 +35,7 @@ def stopping(chat: Chat, leave_on_second: bool = True, clock: Callable[[], float
             first = now
         elif leave_on_second and now - first >= SAME_PRESS_S:
             raise KeyboardInterrupt
-        chat.stop()
+        work.stop()
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:

@@ -18,6 +18,11 @@ from .stats import RequestStats
 _numbers = itertools.count(1)
 
 
+def next_number() -> int:
+    """The number of this process's next request, as the call log names it."""
+    return next(_numbers)
+
+
 class Chat:
     """The messages so far, and the requests that they cost.
 
@@ -94,7 +99,7 @@ class Chat:
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
-        request = Request(next(_numbers), self._name, tuple(self.messages), options)
+        request = Request(next_number(), self._name, tuple(self.messages), options)
         self._running = request
         self._engine.submit(request)
         index = len(self.messages)

@@ -82,6 +82,16 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     )
 
 
+def load_tokenizer(folder: ModelFolder) -> tuple[Any, dict[str, Any]]:
+    """mlx-lm's TokenizerWrapper and config.json of a folder, which need not hold weights.
+
+    Raises ModelIncomplete, ModelUnsupported or ModelRefused.
+    """
+    config = guard.check_code(folder)
+    with _quiet(), guard.view(folder) as shown, _named_errors(folder):
+        return _load_tokenizer(shown, config), config
+
+
 def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[WeightFile], tokens: int) -> None:
     float_bytes = 4 if backend.compute_dtype() == "float32" else None
     weights = sum(file.memory_bytes(float_bytes) for file in files)

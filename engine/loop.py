@@ -13,9 +13,10 @@ from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
 from .cuts import calls, cuts
 from .events import PrefillProgress, TurnFailed
+from .feeding import Feeding
 from .request import Request, Run
 from .reuse import Reuse
-from .runner import ModelRunner
+from .runner import UNLOGGED, ModelRunner
 from .scripted import Gate
 from .sequence import Sequence
 from .turn import TurnBuilder
@@ -63,6 +64,8 @@ class EngineLoop:
                 run.finish = "interrupted"
             elif run.calls:
                 self._prefill(run)
+            elif run.feeding is not None:
+                self._feed(run, run.feeding)
             else:
                 self._decode(run)
             if run.finish is not None:
@@ -86,20 +89,20 @@ class EngineLoop:
         return run
 
     def _sequence(self, request: Request) -> Sequence:
+        if request.uncached:
+            return Sequence(UNLOGGED)
         return self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""
         mx.reset_peak_memory()
         sequence = self._sequence(request)
-        run = self._turns.start(request, sequence)
-        for other in self.sequences.values():  # a conversation that isn't active holds no KV in memory
-            if other is not sequence:
-                self.reuse.drop_live(other)
-                self.reuse.unpin(other)
+        run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
+        if not request.uncached:
+            self._leave_others(sequence)
         ids = run.prompt.ids
         run.stats.divergence = sequence.divergence(ids, request.messages)
-        live = self.reuse.begin(sequence, ids, run.stats)
+        live = run.reuse.begin(sequence, ids, run.stats)
         if live.length and sequence.number:
             self._runner.log.add(
                 request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
@@ -112,14 +115,19 @@ class EngineLoop:
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
         return run
 
+    def _leave_others(self, sequence: Sequence) -> None:
+        """A conversation that isn't active holds no KV in memory."""
+        for other in self.sequences.values():
+            if other is not sequence:
+                self.reuse.drop_live(other)
+                self.reuse.unpin(other)
+
     # -- prefill -----------------------------------------------------------------------------------------------
 
     def _prefill(self, run: Run) -> None:
         start, end = run.calls.popleft()
         run.calls_made += 1
-        self._gate.reach(f"{run.request.number}.prefill.{run.calls_made}", run.request.cancelled.is_set)
-        if run.request.cancelled.is_set():
-            run.finish = "interrupted"
+        if self._stopped_at(run, f"prefill.{run.calls_made}"):
             return
         length = len(run.prompt.ids)
         live = self._live(run)
@@ -132,20 +140,28 @@ class EngineLoop:
         self._runner.settle(live)
         live.append(run.prompt.ids[start:end])
         kind, tail = _anchor_at(run, end)
-        run.stats.checkpoint_bytes += self.reuse.record_prefill(run.sequence, start, end, kind, tail)
+        run.stats.checkpoint_bytes += run.reuse.record_prefill(run.sequence, start, end, kind, tail)
         mx.clear_cache()
         run.request.events.put(PrefillProgress(end, length, run.stats.cached_tokens))
         if end == length:
             run.prefill_ended = time.perf_counter()
+            if run.feeding is not None:  # what would have been said first is known now
+                mx.eval(run.lazy)
+                run.first_token_at = run.prefill_ended = time.perf_counter()
+
+    def _stopped_at(self, run: Run, point: str) -> bool:
+        """Whether the request was cancelled, after waiting where a test holds it."""
+        self._gate.reach(f"{run.request.number}.{point}", run.request.cancelled.is_set)
+        if run.request.cancelled.is_set():
+            run.finish = "interrupted"
+        return run.finish is not None
 
     # -- decode ------------------------------------------------------------------------------------------------
 
     def _decode(self, run: Run) -> None:
         """Read the id drawn last, with the call that feeds it already under way, and draw the next one."""
         number = run.request.number
-        self._gate.reach(f"{number}.token.{len(run.ids) + 1}", run.request.cancelled.is_set)
-        if run.request.cancelled.is_set():
-            run.finish = "interrupted"
+        if self._stopped_at(run, f"token.{len(run.ids) + 1}"):
             return
         forced = run.forced.popleft() if run.forced else None
         drawn = mx.array([forced], mx.uint32) if forced is not None else run.lazy
@@ -174,10 +190,20 @@ class EngineLoop:
             self._record_decode(run, live)
         self._turns.close_at_budget(run)
 
+    def _feed(self, run: Run, feeding: Feeding) -> None:
+        """The next call of a recorded answer, which is a reply like any other once it is fed."""
+        if self._stopped_at(run, f"token.{len(run.ids) + 1}"):
+            return
+        live = self._live(run)
+        if feeding.step(run, self._runner, live):
+            self._record_decode(run, live)
+        else:
+            run.finish = "length" if feeding.cut else "stop"
+
     def _record_decode(self, run: Run, live: LiveCache) -> None:
         if live.length % 256 == 0:
             self._runner.settle(live)
-        run.stats.checkpoint_bytes += self.reuse.record_decode(run.sequence, self._turns.will_drop(run))
+        run.stats.checkpoint_bytes += run.reuse.record_decode(run.sequence, self._turns.will_drop(run))
         if len(run.ids) % CLEAR_EVERY == 0:
             mx.clear_cache()
 
@@ -199,9 +225,9 @@ class EngineLoop:
         self._runner.settle(live)
         run.lazy = None
         self._turns.finish(run)
-        self.reuse.end(run.sequence)
+        run.reuse.end(run.sequence)
         if self._drop_live:
-            run.stats.checkpoint_bytes += self.reuse.drop_live(run.sequence)
+            run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
         self._runner.log.flush()
         mx.clear_cache()
         self._turns.deliver(run)
@@ -210,7 +236,7 @@ class EngineLoop:
         """The run ends, at whatever point; its caches may be in any state, so they are let go."""
         if run in self.active:
             self.active.remove(run)
-        self.reuse.abandon(run.sequence)
+        run.reuse.abandon(run.sequence)
         run.lazy = None
         self._runner.log.flush()
         self._give_up(run.request, error, run.text)

@@ -35,11 +35,12 @@ class ThinkingOptions:
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """All that may differ from one request to the next."""
+    """All that may differ from one request to the next. `max_context` None: what the model was made for."""
 
     sampling: SamplingOptions = SamplingOptions()
     thinking: ThinkingOptions = ThinkingOptions()
     tools: tuple[dict[str, Any], ...] = ()
+    max_context: int | None = None
 
 
 @dataclass(frozen=True)

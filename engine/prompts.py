@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .encoding import Encoder, Scanner
-from .layout import Layout, common_text
+from .layout import Layout, Splice, common_length, common_text
 from .marker_sets import markers_for
 from .markers import parse
 from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
 from .messages import Message
 from .options import ThinkingOptions
 from .protect import MAX_SENTINELS, Protector, sentinel
+from .recorded import ReplyIds, answer_end, hidden_reasoning
 from .rendering import ChatTemplate, Plain, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
@@ -128,6 +129,24 @@ class PromptRenderer:
         request = _Request(self, messages, thinking, tools, date)
         return request.prompt()
 
+    def reply(
+        self,
+        prompt: Prompt,
+        messages: Sequence[Message],
+        answer: Message,
+        ends: Collection[int],
+        *,
+        thinking: ThinkingOptions = _BY_TEMPLATE,
+        tools: Sequence[dict[str, Any]] = (),
+        date: str | None = None,
+    ) -> ReplyIds:
+        """The ids that rendering through `answer` gives past `prompt`, which is `render(messages, …)`.
+
+        ends: ids that end an answer. Raises TemplateError if the template refuses the answer.
+        """
+        request = _Request(self, [*messages, answer], thinking, tools, date)
+        return request.reply(prompt, ends)
+
     def _shape(self, thinking: ThinkingOptions, tools: Sequence[Plain]) -> Shape:
         key = (thinking.enabled, bool(tools))
         if key not in self._shapes:
@@ -168,8 +187,7 @@ class _Request:
         lead = self._lead(text, shape)
         scaffold_start = len(text) - len(lead.scaffold)
         anchors = self._anchors(text)
-        splicer = Splicer(owner.markers, owner.encoder, self._protector, shape, owner.call_reader(self._raw_tools))
-        splices = splicer.splices(text, self._messages, anchors)
+        splices = self._splices(text, anchors, shape)
         layout = Layout(owner.encoder, self._protector, text, splices, edges=[scaffold_start])
         conversation = Conversation(self._messages, self._plain, self._tools, anchors)
         memory = owner._edges.of(self._thinking.enabled, self._date, self._tools)
@@ -185,21 +203,62 @@ class _Request:
             reasoning_open=state.in_reasoning,
         )
 
+    def reply(self, prompt: Prompt, ends: Collection[int]) -> ReplyIds:
+        """The ids of the last message, past the prompt that it answers."""
+        owner, text = self._owner, self._render(self._plain)
+        shape, known = owner._shape(self._thinking, self._tools), prompt.ids.tolist()
+        if owner.markers.harmony:  # what ends a sampled reply there is not what ends one in history
+            ends = {*ends, owner.encoder.control.ids.get("<|end|>", -1)}
+        end = answer_end(owner.encoder, text, ends)
+        start = self._answer_start(text, shape)
+        if start is not None:
+            hidden = hidden_reasoning(owner.markers, prompt, self._plain[-1], text[start:end])
+            text, end = text[:start] + hidden + text[start:], end + len(hidden)
+        splices = [one for one in self._splices(text, self._anchors(text, False), shape) if one.end <= (start or end)]
+        layout = Layout(owner.encoder, self._protector, text, splices, edges=[end])
+        ids = layout.ids()[: layout.position(end)]
+        shared = common_length(ids, known)
+        if shared == len(known):
+            return ReplyIds(tuple(ids[shared:]))
+        if start is None:
+            return ReplyIds((), len(known) - shared)
+        if text.startswith(prompt.scaffold_text, start):
+            start += len(prompt.scaffold_text)
+        layout = Layout(owner.encoder, self._protector, text, splices, edges=[start, end])
+        return ReplyIds(tuple(layout.ids()[layout.position(start) : layout.position(end)]), len(known) - shared)
+
+    def _answer_start(self, text: str, shape: Shape) -> int | None:
+        """Where the last message's turn begins, behind its header; None if the template shows no word of it."""
+        marked = self._render([*self._plain[:-1], with_sentinel(self._plain[-1], sentinel(0))])
+        anchor = anchors_in(text, marked).get(0)
+        if anchor is None:
+            return None
+        header = (shape.after_tool if self._after_tool(len(self._messages) - 1) else shape.after_user).header
+        at = text.rfind(header, 0, anchor) if header else -1
+        return at + len(header) if at >= 0 else anchor
+
+    def _after_tool(self, index: int) -> bool:
+        return index > 0 and self._messages[index - 1].role == "tool"
+
+    def _splices(self, text: str, anchors: dict[int, int], shape: Shape) -> list[Splice]:
+        owner = self._owner
+        splicer = Splicer(owner.markers, owner.encoder, self._protector, shape, owner.call_reader(self._raw_tools))
+        return splicer.splices(text, self._messages, anchors)
+
     def _render(self, messages: Sequence[Plain], generation: bool = False) -> str:
         return self._owner._template.render(
             messages, self._tools, generation=generation, thinking=self._thinking.enabled, date=self._date
         )
 
     def _lead(self, text: str, shape: Shape) -> Lead:
-        after_tool = bool(self._messages) and self._messages[-1].role == "tool"
-        known = shape.after_tool if after_tool else shape.after_user
+        known = shape.after_tool if self._after_tool(len(self._messages)) else shape.after_user
         if known.header and text.endswith(known.text):
             return known
         bare = self._render(self._plain)
         added = text[common_text(text, bare) :]
         return split_lead(added, known.header or added, self._owner.markers)
 
-    def _anchors(self, text: str) -> dict[int, int]:
+    def _anchors(self, text: str, generation: bool = True) -> dict[int, int]:
         """Where the words of each message begin that is a system's, a user's, or was sampled here."""
         if len(self._plain) > MAX_SENTINELS:
             return {}
@@ -209,4 +268,4 @@ class _Request:
             else plain
             for index, (message, plain) in enumerate(zip(self._messages, self._plain, strict=True))
         ]
-        return anchors_in(text, self._render(marked, generation=True))
+        return anchors_in(text, self._render(marked, generation))

@@ -11,11 +11,15 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..cache.keys import Ids
 from .events import Event, ReasoningDelta, TextDelta
+from .feeding import Feeding
 from .markers import MarkerParser, Segment
 from .messages import Message
 from .options import RequestOptions
 from .prompts import Prompt
+from .recorded import Recorded
+from .reuse import Reuse
 from .sampling import Processor, Sampler
 from .sequence import Sequence
 from .stats import FinishReason, RequestStats
@@ -24,7 +28,12 @@ from .stops import StopStrings
 
 @dataclass
 class Request:
-    """What was asked. `events` is read by whoever asked; `cancelled` may be set from any thread."""
+    """What was asked. `events` is read by whoever asked; `cancelled` may be set from any thread.
+
+    recorded   the answer is known: feed it instead of sampling one
+    ids        the prompt is known: nothing is rendered
+    uncached   run from nothing in caches of its own, which touches no other sequence and leaves nothing behind
+    """
 
     number: int
     conversation: str
@@ -33,6 +42,9 @@ class Request:
     events: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
     cancelled: threading.Event = field(default_factory=threading.Event)
     started: float = field(default_factory=time.perf_counter)
+    recorded: Recorded | None = None
+    ids: Ids | None = None
+    uncached: bool = False
 
 
 @dataclass
@@ -60,20 +72,30 @@ class Run:
     prefill   `calls` holds the (start, end) of the prefill calls left
     decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones; `thought`
               says whether any of the reply was reasoning or its closing marker
+    feeding   the recorded answer, if there is one: it is fed instead of decoding
     """
 
     def __init__(
-        self, request: Request, prompt: Prompt, sequence: Sequence, draw: Draw, parser: MarkerParser, detokenizer: Any
+        self,
+        request: Request,
+        prompt: Prompt,
+        sequence: Sequence,
+        reuse: Reuse,
+        draw: Draw,
+        parser: MarkerParser,
+        detokenizer: Any,
     ) -> None:
         self.request = request
         self.prompt = prompt
         self.sequence = sequence
+        self.reuse = reuse
         self.draw = draw
         self.stats = RequestStats()
         self.calls: deque[tuple[int, int]] = deque()
         self.calls_made = 0
         self.lazy: mx.array | None = None
         self.forced: deque[int] = deque()
+        self.feeding: Feeding | None = None
         self.max_tokens = 0
         self.thought = False
         self.ids: list[int] = []
@@ -107,8 +129,7 @@ class Run:
 
         The closing marker that a spent budget forces is no reasoning: the count never exceeds the budget.
         """
-        if not self.ids:
-            self.first_token_at = time.perf_counter()
+        self.first_token_at = self.first_token_at or time.perf_counter()
         thinking = self.thinking
         self.thought = self.thought or thinking
         self.ids.append(token)

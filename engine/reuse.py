@@ -48,7 +48,7 @@ class Reuse:
     ) -> None:
         self.store = store
         self.trie = SequenceTrie()
-        self._layout = layout
+        self.layout = layout
         self._make_caches = make_caches
         self._namespace = namespace
         self._planner = Planner(store, layout) if layout is not None and not off else None
@@ -58,6 +58,10 @@ class Reuse:
     def works(self) -> bool:
         """Whether anything is reused at all."""
         return self._planner is not None
+
+    def apart(self) -> Reuse:
+        """One that reuses nothing and keeps nothing, for a run that must leave no trace."""
+        return Reuse(self._make_caches, None, None, b"", off=True)
 
     # -- begin -------------------------------------------------------------------------------------------------
 
@@ -81,7 +85,7 @@ class Reuse:
 
     def fresh(self) -> LiveCache:
         """An empty live cache."""
-        layout = self._layout if self._layout is not None else Layout((), None, 0)
+        layout = self.layout if self.layout is not None else Layout((), None, 0)
         return LiveCache(self._make_caches(), layout, self._namespace)
 
     def _restored(self, sequence: Sequence, ids: Ids, stats: RequestStats) -> LiveCache:

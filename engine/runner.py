@@ -11,6 +11,8 @@ import mlx.core as mx
 from ..cache.layers import pending_arrays
 from ..cache.live import LiveCache
 
+UNLOGGED = 0  # the sequence number of runs that no later prompt can reuse: the log leaves them out
+
 
 class CallLog:
     """One entry per model call: (sequence, start, ids, image hashes), and one per restore, marked as such.
@@ -26,7 +28,7 @@ class CallLog:
 
     def add(self, request: int, sequence: int, start: int, ids: mx.array | list[int], **more: Any) -> None:
         """Note a call that feeds `ids` at position `start` of `sequence`."""
-        if self._path is not None:
+        if self._path is not None and sequence != UNLOGGED:
             self._entries.append(({"request": request, "sequence": sequence, "start": start, **more}, ids))
 
     def flush(self) -> None:

@@ -29,6 +29,7 @@ class Sequence:
     fed            the ids that the last request left in the caches
     system_end     where system and tools end in the last prompt
     stable         the last prompt's stable prefix: where a template that drops reasoning will diverge
+    scaffold       [start, end) of what the last generation prompt opened behind the header of the model's turn
     drops_reply    whether the template will drop part of the last reply, so that its end is not worth keeping
     pins           for each of the last turns, the records that eviction must not take
     """
@@ -40,6 +41,7 @@ class Sequence:
     fed: Ids = field(default_factory=lambda: _NO_IDS)
     system_end: int = 0
     stable: int = 0
+    scaffold: tuple[int, int] = (0, 0)
     drops_reply: bool = False
     pins: deque[list[Entry]] = field(default_factory=deque)
 
@@ -54,7 +56,7 @@ class Sequence:
             return "system_or_tools_changed"
         if messages[: len(self.messages)] != self.messages:
             return "history_edited"
-        if self.drops_reply and common >= self.stable:
+        if (self.drops_reply and common >= self.stable) or self.scaffold[0] <= common < self.scaffold[1]:
             return "reasoning_dropped"
         return "retokenized"
 

@@ -51,6 +51,8 @@ class Machinery:
 
     info: EngineInfo
     model: LoadedModel
+    renderer: PromptRenderer
+    runner: ModelRunner
     loop: EngineLoop
     store: Store | None
 
@@ -84,9 +86,8 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
     turns = TurnBuilder(model, renderer, switches, script)
-    loop = EngineLoop(
-        turns, ModelRunner(model.model, CallLog(switches.call_log)), reuse, Gate(switches.gate), switches.drop_live
-    )
+    runner = ModelRunner(model.model, CallLog(switches.call_log))
+    loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
     info = EngineInfo(
         model=model.name,
         context_limit=model.context_limit,
@@ -96,7 +97,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         reuse=reuse.works,
         cache_directory=str(_directory(options)) if reuse.store is not None else None,
     )
-    return Machinery(info, model, loop, reuse.store)
+    return Machinery(info, model, renderer, runner, loop, reuse.store)
 
 
 def _directory(options: EngineOptions) -> Path:

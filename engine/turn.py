@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import cached_property
 
 import mlx.core as mx
 
 from ..errors import ContextExceeded
 from .events import Notice, ToolCallDone, TurnDone
+from .feeding import Feeding
 from .loader import LoadedModel
 from .markers import MarkerParser
 from .messages import Generated, Message, TextPart
 from .prompts import Prompt, PromptRenderer
+from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
+from .reuse import Reuse
 from .sampling import ThinkFloor, build
 from .scripted import Script
 from .sequence import Sequence
@@ -35,29 +39,53 @@ class TurnBuilder:
 
     # -- before ------------------------------------------------------------------------------------------------
 
-    def start(self, request: Request, sequence: Sequence) -> Run:
+    def start(self, request: Request, sequence: Sequence, reuse: Reuse) -> Run:
         """Render the messages. Raises TemplateError, or ContextExceeded before anything has been touched."""
         options = request.options
-        prompt = self._renderer.render(
-            request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
-        )
-        limit = self._model.context_limit
+        prompt = self._prompt(request, sequence)
+        limit = min(self._model.context_limit, options.max_context or self._model.context_limit)
         if len(prompt.ids) >= limit:
             raise ContextExceeded(
                 f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
                 "shorten it, or start a new conversation with /new",
             )
         parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
-        run = Run(request, prompt, sequence, self._draw(request, prompt), parser, self._model.tokenizer.detokenizer)
+        draw = self._draw(request, prompt)
+        run = Run(request, prompt, sequence, reuse, draw, parser, self._model.tokenizer.detokenizer)
         run.max_tokens = min(options.sampling.max_tokens or limit, limit - len(prompt.ids))
+        if request.recorded is not None:
+            run.feeding = self._feeding(request, request.recorded, sequence, prompt, limit - len(prompt.ids))
         return run
+
+    def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
+        if request.ids is not None:
+            return Prompt(request.ids, "", (), "", (), reasoning_open=False)
+        options = request.options
+        return self._renderer.render(
+            request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
+        )
+
+    def _feeding(self, request: Request, recorded: Recorded, sequence: Sequence, prompt: Prompt, room: int) -> Feeding:
+        options = request.options
+        if recorded.ids is not None:
+            return Feeding(ReplyIds(recorded.ids), recorded.feed, room)
+        reply = self._renderer.reply(
+            prompt,
+            request.messages,
+            recorded.answer,
+            self.end_ids,
+            thinking=options.thinking,
+            tools=options.tools,
+            date=sequence.date,
+        )
+        return Feeding(reply, recorded.feed, room)
 
     def _draw(self, request: Request, prompt: Prompt) -> Draw:
         sampling = request.options.sampling
         sampler, processors = build(sampling, self._model.generation_config)
         if sampling.seed is not None:
             mx.random.seed(sampling.seed)
-        if self._script is not None:
+        if self._script is not None and request.recorded is None and not request.uncached:
             return Draw(self._script.sampler(), processors)
         if self._switches.think_min and prompt.reasoning_open:
             processors = [*processors, ThinkFloor(self._floor_ids, self._switches.think_min)]
@@ -76,6 +104,8 @@ class TurnBuilder:
         """Once the sequence's old position is no longer needed: where the next prompt may part from this one."""
         run.sequence.system_end = max(run.prompt.positions("system_end"), default=0)
         run.sequence.stable = max(run.prompt.positions("stable_user"), default=len(run.prompt.ids))
+        length = len(run.prompt.ids)
+        run.sequence.scaffold = (length - len(run.prompt.scaffold_ids), length)
         run.sequence.drops_reply = False
 
     # -- during ------------------------------------------------------------------------------------------------
@@ -115,17 +145,21 @@ class TurnBuilder:
         stats.peak_memory_bytes = mx.get_peak_memory()
 
     def _message(self, run: Run) -> Message:
-        """The reply in parts; a tool call that can't be read stays in the answer as text."""
+        """The reply in parts, or as recorded; a tool call that can't be read stays in the answer as text."""
+        prompt = run.prompt
+        generated = Generated(prompt.scaffold_text, prompt.scaffold_ids, tuple(run.ids), run.answer_start)
+        if run.request.recorded is not None:
+            stopped = run.finish == "interrupted"
+            return replace(run.request.recorded.answer, generated=generated, interrupted=stopped)
         reply = reply_of(run.segments, self._renderer.call_reader(run.request.options.tools))
         for notice in reply.notices:
             run.request.events.put(Notice(notice))
-        prompt = run.prompt
         return Message(
             "assistant",
             (TextPart(reply.text),) if reply.text else (),
             reasoning=reply.reasoning or None,
             tool_calls=reply.calls,
-            generated=Generated(prompt.scaffold_text, prompt.scaffold_ids, tuple(run.ids), run.answer_start),
+            generated=generated,
             interrupted=run.finish == "interrupted",
         )
 

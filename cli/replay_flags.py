@@ -1,0 +1,138 @@
+"""The options of `replay` as given, checked against each other and turned into the option objects below."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..engine.options import CacheOptions, EngineOptions, SamplingOptions, ThinkingOptions
+from ..errors import DataError, UsageError
+from .input_sources import read_text, system_text
+from .sizes import parse_size
+from .streams import ColorChoice
+
+if TYPE_CHECKING:
+    from ..transcripts.jobs import Supplied
+    from ..transcripts.settings import Settings
+
+
+@dataclass(frozen=True)
+class ReplayFlags:
+    """One field per option, by its name on the command line."""
+
+    transcript: str
+    model: str = "smollm2"
+    template: str | None = None
+    think: bool | None = None
+    format: str | None = None
+    feed: Literal["prefill", "decode"] = "prefill"
+    generate: int | None = None
+    temp: float | None = None
+    seed: int | None = None
+    system: str | None = None
+    tool_schemas: str | None = None
+    pad: Literal["recorded"] | None = None
+    plan: bool = False
+    prefill_rate: float | None = None
+    compare: bool = False
+    compare_sample: int | None = None
+    report: str | None = None
+    with_text: bool = False
+    min_efficiency: float | None = None
+    limit_turns: int | None = None
+    max_context: int | None = None
+    json: bool = False
+    jsonl: bool = False
+    color: ColorChoice = "auto"
+    quiet: bool = False
+    verbose: int = 0
+    no_cache: bool = False
+    cache_dir: str | None = None
+    cache_bytes: str | None = None
+    offline: bool = False
+    yes: bool = False
+
+    @property
+    def verbosity(self) -> int:
+        """-1 quiet, 0, 1 (-v), 2 (-vv)."""
+        return -1 if self.quiet else self.verbose
+
+    @property
+    def compares(self) -> bool:
+        """Whether any request runs uncached too."""
+        return self.compare or self.compare_sample is not None
+
+    def check(self) -> None:
+        """Raise UsageError for options that contradict each other."""
+        sampled = self.temp is not None or self.seed is not None
+        for one, other, clash in (
+            ("--json", "--jsonl", self.json and self.jsonl),
+            ("-q", "-v", self.quiet and self.verbose > 0),
+            ("--offline", "--yes", self.offline and self.yes),
+            ("--plan", "--compare", self.plan and self.compares),
+            ("--plan", "--generate", self.plan and self.generate is not None),
+            ("--plan", "--min-efficiency", self.plan and self.min_efficiency is not None),
+            ("--compare", "--no-cache", self.compares and self.no_cache),
+        ):
+            if clash:
+                raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        for option, needs, lacks in (
+            ("--temp and --seed", "--generate", sampled and self.generate is None),
+            ("--with-text", "--report", self.with_text and self.report is None),
+        ):
+            if lacks:
+                raise UsageError(f"{option} means nothing without {needs}", f"add {needs}, or leave it out")
+
+    def engine_options(self) -> EngineOptions:
+        """What is fixed while the model is loaded. Raises UsageError for a size that is none."""
+        budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
+        directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
+        cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
+        return EngineOptions(model=self.model, template=self.template, offline=self.offline, cache=cache)
+
+    def settings(self) -> Settings:
+        """How the requests run."""
+        from ..transcripts.settings import Settings
+
+        return Settings(
+            feed=self.feed,
+            generate=self.generate,
+            pad=self.pad is not None,
+            max_context=self.max_context,
+            thinking=ThinkingOptions(enabled=self.think),
+            sampling=SamplingOptions(temp=self.temp, seed=self.seed),
+        )
+
+    def supplied(self) -> Supplied:
+        """What the user adds. Raises InputError and DataError for files that aren't what they should be."""
+        from ..transcripts.jobs import Supplied
+
+        tools = () if self.tool_schemas is None else read_tools(self.tool_schemas)
+        return Supplied(system_text(self.system), tools)
+
+    def supplied_words(self) -> list[str]:
+        """The same in phrases."""
+        return [
+            words
+            for words, given in (
+                ("system prompt", self.system is not None),
+                ("tool schemas", self.tool_schemas is not None),
+                ("synthetic text up to the recorded lengths", self.pad is not None),
+            )
+            if given
+        ]
+
+
+def read_tools(name: str) -> tuple[dict[str, Any], ...]:
+    """The tools in a JSON file: a list of them, or an object with one under `tools`. Raises InputError, DataError."""
+    try:
+        value = json.loads(read_text(name))
+    except ValueError as error:
+        raise DataError(f"{name} is not JSON: {error}", "it holds the tools as a request's `tools` would") from error
+    if isinstance(value, dict):
+        value = value.get("tools")
+    if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
+        raise DataError(f"{name} holds no list of tools", 'for example [{"type": "function", "function": {…}}]')
+    return tuple(tool if "function" in tool else {"type": "function", "function": tool} for tool in value)

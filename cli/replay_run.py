@@ -1,0 +1,206 @@
+"""What `replay` does: read the transcript, plan it, run it, and say what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..engine.stats import RequestStats
+from ..errors import DataError, Interrupted, OutputError
+from ..transcripts.heading import Coming, Share
+from ..transcripts.jobs import Job, jobs_of
+from ..transcripts.model import Transcript
+from ..transcripts.planned import Planned
+from ..transcripts.reading import read
+from ..transcripts.rows import Disk, Result, Row
+from .engine_access import start_engine
+from .failures import Reported, as_mlxchat_error
+from .input_sources import Stdin
+from .interrupts import stopping
+from .model_choice import ensure_model
+from .replay_flags import ReplayFlags
+from .replay_json import ReplayJson, ReplayJsonl
+from .replay_output import Opening, ReplayOutput
+from .replay_screen import ReplayScreen
+from .replay_words import Subject
+from .streams import Streams
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..transcripts.replay import Replay
+
+BELOW_EFFICIENCY = 3
+
+
+def run_replay(flags: ReplayFlags) -> int:
+    """Run the command; the exit code. Raises Reported once the output has said what it had to."""
+    streams = Streams(flags.color, flags.verbosity)
+    output = output_of(flags, streams)
+    try:
+        flags.check()
+        return _run(flags, streams, output)
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as failure:
+        error = as_mlxchat_error(failure)
+        if not isinstance(error, OutputError):  # then stdout is past writing to
+            output.failed(error)
+        raise Reported(error) from failure
+
+
+def output_of(flags: ReplayFlags, streams: Streams) -> ReplayOutput:
+    """What --json or --jsonl asks for, else the table."""
+    if flags.json:
+        return ReplayJson(streams)
+    return ReplayJsonl(streams) if flags.jsonl else ReplayScreen(streams, flags.color, flags.verbose > 0)
+
+
+def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
+    check_report(flags.report)
+    transcript = read(Path(flags.transcript).expanduser(), flags.format)
+    jobs = jobs_of(transcript, flags.supplied(), flags.limit_turns)
+    if not jobs:
+        raise DataError(f"{flags.transcript} has no request to replay", "it holds no answer of a model")
+    if flags.plan:
+        return _plan(flags, streams, output, transcript, jobs)
+    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+    with _running(flags, streams) as engine:
+        from ..transcripts.replay import Replay
+
+        replay = Replay(engine, flags.settings())
+        with stopping(replay):
+            return _replay(flags, streams, output, replay, transcript, jobs)
+
+
+def _replay(
+    flags: ReplayFlags,
+    streams: Streams,
+    output: ReplayOutput,
+    replay: Replay,
+    transcript: Transcript,
+    jobs: Sequence[Job],
+) -> int:
+    from ..transcripts.replay import spread
+
+    planned = []
+    for one in replay.plan(jobs):
+        planned.append(one)
+        output.planning(len(planned), len(jobs))
+    if replay.stopped:
+        raise Interrupted("interrupted")
+    check_any_runs(planned)
+    fitting = [one.job.number for one in planned if one.outcome == "run"]
+    compared = spread(fitting, flags.compare_sample) if flags.compares else frozenset[int]()
+    coming = Coming.of(planned, flags.prefill_rate or replay.rate(), compared)
+    info = replay.info
+    subject = Subject(transcript, jobs, info.model, info.template, replay.limit, flags.supplied_words())
+    opening = Opening(subject, Share.of(planned, transcript.missing), coming, len(compared))
+    output.begin(opening)
+    rows = []
+    for row in replay.run(planned, compared):
+        rows.append(row)
+        output.row(row)
+    result = Result(tuple(rows), replay.seconds(), replay.disk(), replay.memory())
+    return _finish(flags, streams, output, opening, result, stopped=replay.stopped)
+
+
+def _plan(
+    flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript, jobs: Sequence[Job]
+) -> int:
+    """--plan: a tokenizer and a template, no weights."""
+    from ..transcripts.weightless import Weightless
+
+    without = Weightless.load(flags.model, flags.template, flags.settings())
+    planned = []
+    for job in jobs:
+        planned.append(without.planner.plan(job))
+        output.planning(len(planned), len(jobs))
+    check_any_runs(planned)
+    subject = Subject(transcript, jobs, without.name, without.template, without.limit, flags.supplied_words())
+    coming = Coming.of(planned, flags.prefill_rate)
+    opening = Opening(subject, Share.of(planned, transcript.missing), coming, planned=True)
+    output.begin(opening)
+    rows = [_planned_row(one, flags.prefill_rate) for one in planned]
+    for row in rows:
+        output.row(row)
+    return _finish(flags, streams, output, opening, Result(tuple(rows), 0.0, Disk(), 0), stopped=False)
+
+
+def _planned_row(planned: Planned, rate: float | None) -> Row:
+    """The plan's numbers where a run's would be."""
+    runs = planned.outcome == "run"
+    stats = RequestStats(
+        turn=planned.job.turn,
+        prompt_tokens=planned.prompt_tokens,
+        common_prefix_tokens=planned.common_prefix_tokens,
+        cached_tokens=planned.ideal_tokens,
+        prefill_tokens=planned.new_tokens,
+        completion_tokens=planned.answer_tokens,
+        divergence=planned.divergence,
+        ttft_ms=planned.ttft_ms(rate) if rate and runs else 0.0,
+    )
+    return Row(planned, planned.outcome, stats)
+
+
+def _finish(
+    flags: ReplayFlags, streams: Streams, output: ReplayOutput, opening: Opening, result: Result, *, stopped: bool
+) -> int:
+    """Say the end of it, write the report, and make the exit code."""
+    efficiency = result.totals.efficiency
+    code = 0
+    if stopped:
+        code = Interrupted.exit_code
+    elif flags.min_efficiency is not None and efficiency is not None and efficiency < flags.min_efficiency:
+        code = BELOW_EFFICIENCY
+    output.end(result, code)
+    if flags.report is not None:
+        from ..transcripts.report import page
+
+        write_report(flags.report, page(opening.subject.transcript, opening.subject.model, result, flags.with_text))
+        streams.note(f"report: {flags.report}")
+    if code == BELOW_EFFICIENCY:
+        streams.note(f"efficiency {efficiency:.4f} is under {flags.min_efficiency} (--min-efficiency)")
+    return code
+
+
+def check_any_runs(planned: Sequence[Planned]) -> None:
+    """Raise DataError with the first reason if not one request can run."""
+    if not any(one.outcome == "run" for one in planned):
+        first = planned[0]
+        raise DataError(
+            f"no request can run; request {first.job.number} (line {first.job.line}): {first.why}",
+            "choose a model with a longer context, or another template with --template",
+        )
+
+
+def check_report(name: str | None) -> None:
+    """Raise OutputError before a long run if its page could not be written."""
+    if name is None:
+        return
+    path = Path(name).expanduser()
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise OutputError(f"can't write {name}: there is no such folder, or it is one", "name a file")
+
+
+def write_report(name: str, text: str) -> None:
+    """Write the page. Raises OutputError."""
+    try:
+        Path(name).expanduser().write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"can't write {name}: {error.strerror or error}", "name another file") from error
+
+
+@contextmanager
+def _running(flags: ReplayFlags, streams: Streams) -> Iterator[Engine]:
+    """The engine with its model loaded, closed at the end."""
+    streams.transient(f"loading {flags.model} …")
+    try:
+        engine = start_engine(flags.engine_options(), streams.notice)
+    finally:
+        streams.transient("")
+    try:
+        yield engine
+    finally:
+        engine.close()
