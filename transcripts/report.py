@@ -24,7 +24,8 @@ def page(transcript: Transcript, model: str, result: Result, with_text: bool) ->
     ran = [row for row in result.rows if row.outcome == "run"]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f"<p class='sub'>{escape(transcript.format)} · {escape(model)} · {len(ran):,} of {len(result.rows):,} requests</p>",
+        f"<p class='sub'>{escape(transcript.format)} · {escape(model)} · "
+        f"{len(ran):,} of {len(result.rows):,} requests</p>",
         _tiles(result),
         *(_charts(ran, names) if ran else ()),
         _costly(costliest(result.rows), with_text),

@@ -14,7 +14,16 @@ import pytest
 from mlxchat.engine.messages import assistant, system, tool_result, user
 from support.rewind_rig import Asked, Rig, Rigs
 from support.rewind_talk import SYSTEM, Talk, fresh, within, written_call
-from support.rewind_words import CALL_END, HAS_OFF_SWITCH, KEEPS_IN_LOOP, OTHER_END, OTHER_TOOLS, calls, options, thought
+from support.rewind_words import (
+    CALL_END,
+    HAS_OFF_SWITCH,
+    KEEPS_IN_LOOP,
+    OTHER_END,
+    OTHER_TOOLS,
+    calls,
+    options,
+    thought,
+)
 from support.tiny_tokenizer import Family
 
 pytestmark = pytest.mark.exact
