@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from ..engine.messages import Message
 from ..errors import DataError, InputError
 from .journal import read_journal
+from .json_lines import NotJson, load
 from .model import Entry, Skipped
 from .session_lines import read_entry
 from .session_settings import SessionSettings, refused_fields
@@ -162,7 +162,7 @@ class _Reader:
                     self.add(entry, linear="parentId" not in line)
             case "head":
                 head = line.get("messageId")
-                if head is None or head in self.entries:
+                if head is None or (isinstance(head, str) and head in self.entries):
                     self.head = head
                 else:
                     self.skipped.append(Skipped(number, f"no message is called {head!r}"))
@@ -186,8 +186,8 @@ def _objects(data: bytes, skipped: list[Skipped]) -> Iterator[tuple[int, dict[st
         if not raw.strip():
             continue
         try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
+            value = load(raw)
+        except NotJson:
             skipped.append(Skipped(number, "not JSON"))
             continue
         if isinstance(value, dict):

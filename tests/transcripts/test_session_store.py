@@ -91,14 +91,30 @@ def test_lines_that_cannot_be_used_are_named(store: SessionStore) -> None:
     path = write(store, "a", "Hi.")
     with path.open("a", encoding="utf-8") as file:
         file.write('{"type": "message"}\nrubbish\n5\n{"type": "later"}\n{"type": "head", "messageId": "gone"}\n')
+        file.write('{"type": "head", "messageId": ["gone"]}\n')
     session = read_session(path)
     assert [(one.line, one.why) for one in session.skipped] == [
         (3, "a message line without a message"),
         (4, "not JSON"),
         (5, "no JSON object"),
         (7, "no message is called 'gone'"),
+        (8, "no message is called ['gone']"),
     ]
     assert [entry.message.text for entry in session.conversation] == ["Hi."]
+
+
+def test_numbers_too_long_for_any_setting_are_left_out(store: SessionStore) -> None:
+    sampling = {"seed": 10**400, "top_k": 10**30, "temp": 10**400, "max_tokens": 5}
+    settings = read_session(write(store, "a", "Hi.", sampling=sampling)).settings
+    assert settings.sampling == SamplingOptions(max_tokens=5)
+
+
+@pytest.mark.parametrize("form", OUTPUT_FORMATS)
+def test_half_a_character_is_replaced(store: SessionStore, form: OutputFormat) -> None:
+    """Neither a tokenizer nor a stream takes one."""
+    session = read_session(write(store, "a", "He\ud83dllo", "So\udc00."))
+    assert [entry.message.text for entry in session.conversation] == ["He\ufffdllo", "So\ufffd."]
+    export(session, form).encode()
 
 
 def test_a_ring_of_parents_ends(store: SessionStore) -> None:
