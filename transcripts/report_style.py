@@ -20,13 +20,15 @@ h2 small, .sub, .tile p, .keys { color: var(--dim); font-weight: normal; }
 .keys { margin: 0 0 4px; font-size: 13px; }
 .key::before { content: ""; display: inline-block; width: 10px; height: 10px; margin: 0 5px 0 0; border-radius: 2px; }
 .key + .key { margin-left: 16px; }
-.key.a::before { background: var(--a); } .key.b::before { background: var(--b); } .key.c::before { background: var(--c); }
+.key.a::before { background: var(--a); } .key.b::before { background: var(--b); }
+.key.c::before { background: var(--c); }
 svg { width: 100%; height: auto; display: block; }
 rect.a { fill: var(--a); } rect.b { fill: var(--b); } rect.c { fill: var(--c); }
 .grid { stroke: var(--line); stroke-width: 1; }
 .tick { fill: var(--dim); font-size: 11px; font-family: system-ui, sans-serif; }
 .end { text-anchor: end; } .mid { text-anchor: middle; }
-ol { padding-left: 22px; } li { margin: 0 0 6px; overflow-wrap: anywhere; } li em { color: var(--dim); font-style: normal; }
+ol { padding-left: 22px; } li { margin: 0 0 6px; overflow-wrap: anywhere; }
+li em { color: var(--dim); font-style: normal; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; min-width: 100%; }
 th, td { padding: 4px 8px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
