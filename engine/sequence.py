@@ -52,6 +52,8 @@ class Sequence:
         common = common_prefix(prompt, self.fed)
         if common == len(self.fed):
             return "append"
+        if not messages:  # a trace of ids alone
+            return "other"
         if common < self.system_end or _system(messages) != _system(self.messages):
             return "system_or_tools_changed"
         if messages[: len(self.messages)] != self.messages:

@@ -64,10 +64,9 @@ def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> st
         shapes.append(f"<text class='tick end' x='{_LEFT - 6}' y='{y + 14}'>{escape(_short(lane))}</text>")
         for name, start, first, end in spans:
             if name == lane:
-                shapes.append(_box("c", _LEFT + start * scale, y + 3, first * scale, _LANE - 6))
-                shapes.append(
-                    _box("a", _LEFT + (start + first) * scale, y + 3, (end - start - first) * scale, _LANE - 6)
-                )
+                x, rest = _LEFT + start * scale, end - start - first
+                shapes.append(_box("c", x, y + 3, first * scale, _LANE - 6))
+                shapes.append(_box("a", x + first * scale, y + 3, rest * scale, _LANE - 6))
     return _figure(title, "s", [("to the first token", "c"), ("answer", "a")], height, shapes)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..cache.trie import SequenceTrie, common_prefix
-from ..engine.messages import Message
+from ..engine.messages import Message, assistant
 from ..engine.prompts import Prompt
 from ..engine.recorded import ReplyIds
 from ..engine.sequence import Sequence
@@ -111,7 +111,8 @@ class Planner:
         self._trie.add(fed)
         if self._recurrent:
             self._anchors.add(fed, prompt.positions())
-        sequence, answer = self._sequences[job.conversation], None if self._live else job.answer
+        sequence = self._sequences[job.conversation]
+        answer = None if self._live else job.answer or assistant("")
         sequence.fed = fed
         sequence.messages = (*job.messages, *([] if answer is None else [answer]))
         sequence.system_end = max(prompt.positions("system_end"), default=0)

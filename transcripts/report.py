@@ -22,10 +22,10 @@ def page(transcript: Transcript, model: str, result: Result, with_text: bool) ->
     names = _names(result.rows, with_text)
     title = f"Replay of {Path(transcript.path).name}" if with_text else "Replay"
     ran = [row for row in result.rows if row.outcome == "run"]
+    subtitle = f"{transcript.format} · {model} · {len(ran):,} of {len(result.rows):,} requests"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f"<p class='sub'>{escape(transcript.format)} · {escape(model)} · "
-        f"{len(ran):,} of {len(result.rows):,} requests</p>",
+        f"<p class='sub'>{escape(subtitle)}</p>",
         _tiles(result),
         *(_charts(ran, names) if ran else ()),
         _costly(costliest(result.rows), with_text),
@@ -67,25 +67,32 @@ def _names(rows: Sequence[Row], with_text: bool) -> Names:
 
 
 def _tiles(result: Result) -> str:
-    totals, baseline, disk = result.totals, result.baseline(), result.disk
-    tiles = [
-        ("cached", _percent(totals.hit_rate), f"{totals.cached_tokens:,} of {totals.prompt_tokens:,} prompt tokens"),
-        ("efficiency", _percent(totals.efficiency), "of what was fed before"),
-        ("median TTFT", _seconds(totals.ttft_ms["p50"]), f"95 % under {_seconds(totals.ttft_ms['p95'])}"),
-    ]
+    totals, baseline = result.totals, result.baseline()
+    cached = f"{totals.cached_tokens:,} of {totals.prompt_tokens:,} prompt tokens"
+    tiles = [("cached", _percent(totals.hit_rate), cached)]
+    if totals.ttft_ms["p50"]:
+        tiles.append(("median TTFT", _seconds(totals.ttft_ms["p50"]), f"95 % under {_seconds(totals.ttft_ms['p95'])}"))
     if baseline is not None and baseline["ratio"]:
         median = _seconds(baseline["ttft_ms"]["p50"])
         tiles.append(("uncached", f"{baseline['ratio']:.1f}×", f"as long; median {median}"))
-    tiles += [
-        ("prefill", _seconds(1000 * totals.prefill_s), f"{totals.prefill_tokens:,} tokens"),
-        ("disk", _size(disk.bytes_written), f"written; {_size(disk.bytes_read)} read"),
-        ("memory", _size(result.peak_bytes), f"at most; {_size(result.after_bytes)} at the end"),
-    ]
+    if result.wall_s:
+        tiles += _run_tiles(result)
     cells = "".join(
         f"<div class='tile'><dt>{escape(name)}</dt><dd>{escape(value)}</dd><p>{escape(more)}</p></div>"
         for name, value, more in tiles
     )
     return f"<dl class='tiles'>{cells}</dl>"
+
+
+def _run_tiles(result: Result) -> list[tuple[str, str, str]]:
+    """What only a run has, a plan hasn't."""
+    totals, disk = result.totals, result.disk
+    return [
+        ("efficiency", _percent(totals.efficiency), "of what was fed before"),
+        ("prefill", _seconds(1000 * totals.prefill_s), f"{totals.prefill_tokens:,} tokens"),
+        ("disk", _size(disk.bytes_written), f"written; {_size(disk.bytes_read)} read"),
+        ("memory", _size(result.peak_bytes), f"at most; {_size(result.after_bytes)} at the end"),
+    ]
 
 
 def _charts(ran: Sequence[Row], names: Names) -> list[str]:
@@ -109,13 +116,16 @@ def _charts(ran: Sequence[Row], names: Names) -> list[str]:
     ]
     memory = [series("peak", "a", lambda stats: stats.peak_memory_bytes / MIB)]
     spans = [(names[row.planned.job.conversation], row.started_s, row.stats.ttft_ms / 1000, row.ended_s) for row in ran]
-    return [
-        bars(Bars("Time to first token per request", "s", labels, ttft)),
-        bars(Bars("Prompt tokens: cached and prefilled", "tokens", labels, tokens, stacked=True)),
-        bars(Bars("Bytes written and read", "MiB", labels, moved)),
-        bars(Bars("Peak memory", "MiB", labels, memory)),
-        timeline("Timeline: until the first token, then the answer", spans),
+    charts = [
+        Bars("Time to first token per request", "s", labels, ttft),
+        Bars("Prompt tokens: cached and prefilled", "tokens", labels, tokens, stacked=True),
+        Bars("Bytes written and read", "MiB", labels, moved),
+        Bars("Peak memory", "MiB", labels, memory),
     ]
+    shown = [bars(chart) for chart in charts if chart.top > 0]
+    if any(end for *_, end in spans):
+        shown.append(timeline("Timeline: until the first token, then the answer", spans))
+    return shown
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------
@@ -140,20 +150,8 @@ def _costly(found: Sequence[Costly], with_text: bool) -> str:
 
 
 _HEADS = (
-    *(
-        "#",
-        "conversation",
-        "line",
-        "prompt",
-        "padded",
-        "cached",
-        "from disk",
-        "recorded",
-        "new",
-        "TTFT s",
-        "uncached s",
-    ),
-    *("answer", "written MiB", "read MiB", "peak MiB", "restored", "what changed", "shortfall"),
+    *("#", "conversation", "line", "prompt", "padded", "cached", "from disk", "recorded", "new", "TTFT s"),
+    *("uncached s", "answer", "written MiB", "read MiB", "peak MiB", "restored", "what changed", "shortfall"),
 )
 
 
