@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlxchat.engine import loop, turn
+from mlxchat.engine import loop, rendering
 from mlxchat.engine.messages import user
 from support import faults
 from support.rewind_rig import Rig, Rigs
-from support.rewind_talk import Talk, fresh, within
+from support.rewind_talk import Talk, begin, fresh, within
 from support.rewind_words import thought
 from support.tiny_tokenizer import Family
 
 pytestmark = pytest.mark.exact
+
+
+@pytest.fixture(autouse=True)
+def _same_words(request: pytest.FixtureRequest) -> None:
+    begin(request.node.name)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +105,7 @@ def test_the_date_of_a_conversation_stays(rigs: Rigs, monkeypatch: pytest.Monkey
         def today(cls) -> Tomorrow:
             return cls.fromordinal(datetime.date.today().toordinal() + 1)
 
-    monkeypatch.setattr(turn, "Date", Tomorrow)
+    monkeypatch.setattr(rendering, "Date", Tomorrow)
     asked = within(talk.ask())
     assert asked.stats.cached_tokens >= first.stats.prompt_tokens - 1
     assert np.array_equal(asked.prompt.ids[:40], first.prompt.ids[:40])

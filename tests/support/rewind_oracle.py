@@ -15,7 +15,7 @@ from typing import Literal
 Ids = tuple[int, ...]
 Layers = Literal["global", "local", "recurrent"]
 
-WINDOW_SLACK = 256  # rows that a window in memory surely holds beyond itself
+WINDOW_SLACK = 128  # rows that a window in memory surely holds beyond itself
 HELD_STATES = 8  # recurrent states in memory; the oldest is written when there are more
 SUPERSEDED_BY = 4  # later anchors of its kind in memory, and a state is never written
 

@@ -65,11 +65,14 @@ _numbers = itertools.count(1_000_000)
 
 @dataclass(frozen=True)
 class Call:
-    """One model call: where it began, how many ids it fed, the logits of its last position."""
+    """One model call: where it began, how many ids it fed, and, of a call of one id, the logits [vocabulary].
+
+    The last prompt token and every decoded one have calls of their own; nobody looks at the logits of longer calls.
+    """
 
     start: int
     length: int
-    logits: np.ndarray
+    logits: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,10 @@ class Asked:
 
     def equal(self) -> bool:
         """Whether every call from the restored position on gave the bits of the uncached run."""
-        return all(np.array_equal(a.logits, b.logits) for a, b in zip(self.calls, self.wanted, strict=True))
+        pairs = [(a.logits, b.logits) for a, b in zip(self.calls, self.wanted, strict=True)]
+        seen = [(a, b) for a, b in pairs if a is not None and b is not None]
+        assert len(seen) > self.stats.completion_tokens  # the prompt's last token, and what was sampled
+        return all(np.array_equal(a, b) for a, b in seen)
 
 
 class Voice:
@@ -136,9 +142,8 @@ class Host:
 
         def forwarding(request: int, sequence: int, live: Any, at: int, ids: mx.array) -> mx.array:
             logits = forward(request, sequence, live, at, ids)
-            last = logits[0, -1]
-            mx.eval(last)
-            self.calls.append(Call(at, ids.size, np.array(last.astype(mx.float32))))
+            seen = np.array(logits[0, -1].astype(mx.float32)) if ids.size == 1 else None
+            self.calls.append(Call(at, ids.size, seen))
             return logits
 
         def starting(request: Request, sequence: Any) -> Any:

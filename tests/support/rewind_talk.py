@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from hashlib import sha256
 
 from mlxchat.engine.chat import Chat
 from mlxchat.engine.messages import Message, ToolCall, tool_result, user
@@ -10,7 +11,7 @@ from support.rewind_rig import Asked, Rig
 from support.rewind_words import CALL_END, calls, options, says, thought
 
 SYSTEM = says("Obey", 30)
-_names = itertools.count()
+_names, _test = itertools.count(), ""
 
 
 class Talk:
@@ -23,15 +24,15 @@ class Talk:
 
     def ask(self, message: Message | None = None, *, reasoned: bool = True, end: str = "") -> Asked:
         """A person asks; the model thinks (a scaffold that opens the reasoning is closed even so) and answers."""
-        reply = thought(self.family, fresh(6), fresh(6) if reasoned else "")
+        reply = thought(self.family, fresh(3), fresh(4) if reasoned else "")
         return self.rig.ask(self.chat, message or user(fresh(12)), reply, self.options, end=end)
 
     def retry(self) -> Asked:
-        return self.rig.ask(self.chat, None, thought(self.family, fresh(6), fresh(6)), self.options)
+        return self.rig.ask(self.chat, None, thought(self.family, fresh(3), fresh(4)), self.options)
 
     def call(self, message: Message) -> Asked:
         """The model answers with a tool call."""
-        reply = calls(self.family, "Paris", fresh(6))
+        reply = calls(self.family, "Paris", fresh(4))
         asked = self.rig.ask(self.chat, message, reply, self.options, end=CALL_END[self.family])
         if not asked.message.tool_calls:  # mlx-lm has no parser for this family's calls
             assert self.family == "deepseek_r1"
@@ -43,13 +44,19 @@ class Talk:
         return tool_result(fresh(12), call.id, call.name)
 
 
+def begin(test: str) -> None:
+    """Let `fresh` say the same in this test whatever ran before it."""
+    global _names, _test
+    _names, _test = itertools.count(), "".join(chr(97 + byte % 26) for byte in sha256(test.encode()).digest()[:4])
+
+
 def fresh(count: int) -> str:
-    """Words that no other text of this run starts with."""
+    """Words that no other text of this run starts with; within one test they differ from the first letter on."""
     number, name = next(_names), ""
     while number or not name:
         number, digit = divmod(number, 26)
         name += chr(65 + digit)
-    return says(name, count)
+    return says(name + _test, count)
 
 
 def written_call(reasoning: str | None = None) -> Message:
