@@ -57,10 +57,11 @@ class Checkpointer:
             return
         place = self._place(end)
         for group in self._live.layout.rows:
-            # After a rewind a window may begin inside this block; a record must hold all of its rows or none.
-            if self._live.first_row(group) <= start and not self._store.contains(place, group.name):
-                tensors, payload = self._gather(group, start, end)
-                self._submit(place, group.name, end, start, tensors, payload, wait)
+            # When a sequence is parked, its window may begin inside this block: the rows there are still count.
+            first = max(start, self._live.first_row(group))
+            if first < end and not self._store.contains(place, group.name):
+                tensors, payload = self._gather(group, first, end)
+                self._submit(place, group.name, end, first, tensors, payload, wait)
 
     def _gather(self, group: RowGroup, start: int, end: int) -> tuple[list[TensorSpec], list[memoryview]]:
         """Rows [start, end) of every leaf in one host buffer, layer after layer: one copy, one write."""

@@ -64,37 +64,45 @@ class Plan:
 
 
 class Coverage:
-    """The rows of one group that records hold along one prompt: for each block, its first `count` rows, or none."""
+    """The rows of one group that records hold along one prompt: per block, (how many leading rows fit, the record).
+
+    A window's record may lack the first rows of its block, so several records of one block can matter.
+    """
 
     def __init__(self, group: RowGroup) -> None:
         self.group = group
-        self.blocks: list[tuple[int, Entry] | None] = []
+        self.blocks: list[list[tuple[int, Entry]]] = []
 
     def covers(self, position: int) -> bool:
         """Whether records hold every row that a restore to `position` needs."""
-        first = self.group.first_needed(position)
-        for block in range(first // BLOCK, -(-position // BLOCK)):
-            known = self.blocks[block] if block < len(self.blocks) else None
-            if known is None:
-                return False
-            count, entry = known
-            start, end = block * BLOCK, min(position, (block + 1) * BLOCK)
-            if start + count < end or entry.header.row_start > max(first, start):
-                return False
-        return True
+        return all(self._record(block, position) is not None for block in self._blocks_for(position))
 
     def pieces(self, position: int) -> tuple[Piece, ...]:
         """The records to read for `position`. Must hold: covers(position)."""
-        first, out = self.group.first_needed(position), []
-        for block in range(first // BLOCK, -(-position // BLOCK)):
-            known = self.blocks[block]
-            assert known is not None
-            out.append(Piece(known[1], max(first, block * BLOCK), min(position, (block + 1) * BLOCK)))
+        out = []
+        for block in self._blocks_for(position):
+            entry = self._record(block, position)
+            assert entry is not None
+            out.append(Piece(entry, *self._rows_of(block, position)))
         return tuple(out)
 
     def ends(self) -> Iterable[int]:
-        """Each block's last covered position."""
-        return (i * BLOCK + known[0] for i, known in enumerate(self.blocks) if known is not None)
+        """Every position up to which some record fits the prompt."""
+        return (i * BLOCK + count for i, known in enumerate(self.blocks) for count, _ in known)
+
+    def _blocks_for(self, position: int) -> range:
+        return range(self.group.first_needed(position) // BLOCK, -(-position // BLOCK))
+
+    def _rows_of(self, block: int, position: int) -> tuple[int, int]:
+        """The rows of `block` that a restore to `position` needs."""
+        first = self.group.first_needed(position)
+        return max(first, block * BLOCK), min(position, (block + 1) * BLOCK)
+
+    def _record(self, block: int, position: int) -> Entry | None:
+        """A record that holds those rows."""
+        start, end = self._rows_of(block, position)
+        known = self.blocks[block] if block < len(self.blocks) else []
+        return next((e for count, e in known if block * BLOCK + count >= end and e.header.row_start <= start), None)
 
 
 @dataclass(frozen=True)
@@ -152,17 +160,15 @@ class Planner:
     ) -> None:
         assert self._store is not None
         start = block * BLOCK
-        best: dict[str, tuple[int, Entry]] = {}
+        found: dict[str, list[tuple[int, Entry]]] = {name: [] for name in coverage}
         for match in self._store.lookup(parent, ids[start : start + BLOCK]):
-            whole = match.is_whole
             for name, entry in match.groups.items():
-                if name == "state":
-                    if whole:
-                        states[start + match.length] = entry
-                elif name not in best or match.equal > best[name][0]:
-                    best[name] = (match.equal, entry)
+                if name in found:
+                    found[name].append((match.equal, entry))
+                elif match.is_whole:  # a recurrent state belongs to exactly its position
+                    states[start + match.length] = entry
         for name, cover in coverage.items():
-            cover.blocks.append(best.get(name))
+            cover.blocks.append(sorted(found[name], key=lambda known: -known[0]))
 
     def _choose(self, prospect: Prospect, limit: int, common: int, pin: Callable[[list[Entry]], None]) -> Plan:
         limit = min(limit, len(prospect.ids))

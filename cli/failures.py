@@ -25,7 +25,8 @@ class UnexpectedError(MlxchatError):
     def __init__(self, error: BaseException) -> None:
         words = f": {error}" if str(error) else ""
         super().__init__(
-            f"mlxchat failed: {type(error).__name__}{words}", "run it again with -vv for the traceback, and report it"
+            f"mlxchat failed: {type(error).__name__}{words}",
+            "run it again with MLXCHAT_DEBUG=1 set for the traceback, and report it",
         )
 
 

@@ -14,6 +14,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the program on `argv` (default: the process's) and exit."""
     try:
+        _fill_descriptors()
         from .run import run
 
         code = run(list(sys.argv[1:] if argv is None else argv))
@@ -23,13 +24,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     _leave(code)
 
 
+def _fill_descriptors() -> None:
+    """Put something where a standard stream was closed, so that no file opened later gets its number.
+
+    MLX can't load from descriptor 0, and a session as descriptor 2 would be written over. Stdout stays unwritable,
+    which is said as any other failed output is; what goes to a missing stderr is dropped.
+    """
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, flags)  # takes the lowest free number, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def _leave(code: int) -> NoReturn:
     """Exit. With MLX loaded at once: where a load failed or Ctrl-C left a thread inside MLX, its teardown can abort."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # full, or nobody reads it: the exit code tells, and the interpreter's last flush mustn't fail
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except (ValueError, AttributeError):
+            pass  # closed or absent
     if "mlx.core" in sys.modules:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError, AttributeError):
-                pass  # closed, full or absent: the exit code tells
         os._exit(code)
     sys.exit(code)

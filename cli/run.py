@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -14,6 +15,7 @@ from .failures import Reported, as_mlxchat_error, lines, output_error
 from .routing import COMMANDS, PROGRAM
 
 DEBUG_VARIABLE = "MLXCHAT_DEBUG"
+_OF_A_FULL_STREAM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def run(argv: list[str]) -> int:
@@ -46,10 +48,32 @@ def _run_command(argv: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # `mlxchat models` alone; its message is the help text
             sys.stderr.write(f"{error}\n")
             return UsageError.exit_code
-        failure = as_mlxchat_error(error)
-        _print_json_failure(failure, argv)
-        return _explain(failure, argv)
+        return _fail(error, argv)
     return result if isinstance(result, int) else 0
+
+
+def _fail(error: BaseException, argv: list[str]) -> int:
+    """End a command that `error` broke off, its JSON not yet printed. The exit code."""
+    failure = as_mlxchat_error(error)
+    if isinstance(error, OSError) and error.errno in _OF_A_FULL_STREAM and error.filename is None:
+        failure = output_error(error)  # what commands write elsewhere has errors of its own
+        failure.__cause__ = error
+    try:
+        _print_json_failure(failure, argv)
+    except OutputError as refused:
+        failure = refused
+    if isinstance(failure, OutputError) and _stdout_refuses():
+        _give_up_stdout()
+    return _explain(failure, argv)
+
+
+def _stdout_refuses() -> bool:
+    """Whether stdout still holds what it could not write."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _explain(error: MlxchatError, argv: list[str]) -> int:

@@ -60,9 +60,10 @@ def _number(name: str, text: str) -> float:
     kind, least, most = NUMBERS[name]
     try:
         value: float = kind(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and least <= value <= most):
+        finite = math.isfinite(value)
+    except (ValueError, OverflowError):  # the latter: a whole number longer than a float can be
+        value, finite = math.nan, False
+    if not (finite and least <= value <= most):
         span = f" from {least:g} to {most:g}" if math.isfinite(most) else f", {least:g} or more" * math.isfinite(least)
         raise UsageError(
             f"-o {name} takes {'a whole number' if kind is int else 'a number'}{span}, not `{text}`", f"-o {name}=VALUE"

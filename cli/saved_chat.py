@@ -10,7 +10,7 @@ from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..errors import ModelError, OutputError, UsageError
 from ..transcripts.model import Entry
-from ..transcripts.session_appender import SessionAppender, SessionBusy
+from ..transcripts.session_appender import SessionAppender, SessionBusy, is_open
 from ..transcripts.session_file import SavedSession, read_session
 from ..transcripts.session_recorder import SessionRecorder
 from ..transcripts.session_settings import SessionSettings
@@ -58,7 +58,7 @@ def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedCh
     """Find, lock and read the session to go on with, or prepare a new one. Loads no model.
 
     Raises InputError if there is no such session, UsageError if its id's start is several's, DataError if it can't be
-    read, OutputError if it can't be written to.
+    read.
     """
     store = SessionStore()
     if not flags.resumes:
@@ -66,7 +66,7 @@ def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedCh
     path = store.newest() if flags.resume is None else store.find(flags.resume)
     appender = None if flags.fork or flags.no_save else _locked(path, streams)
     try:
-        saved = read_session(path)
+        saved = read_session(path, unfinished=appender is not None or not is_open(path))
         return _resumed(flags, system, store, saved, appender, streams)
     except BaseException:
         if appender is not None:
@@ -83,14 +83,15 @@ def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Str
 
 def _locked(path: Path, streams: Streams) -> SessionAppender | None:
     """The session's file, for this program alone; None if another has it, and this one goes on in a copy."""
+    appender = SessionAppender(path, exists=True)
     try:
-        return SessionAppender.open(path)
+        appender.open()
     except SessionBusy as busy:
         streams.note(f"{busy.message}; going on in a copy")
         return None
-    except OSError as error:
-        hint = "--fork goes on in a copy, --no-save without saving"
-        raise OutputError(f"can't write the session {path.stem}: {error.strerror}", hint) from error
+    except OSError:
+        pass  # told with the first message that can't be written; the answer comes all the same
+    return appender
 
 
 def _resumed(

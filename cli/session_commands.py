@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import OutputError, UsageError
+from ..errors import UsageError
 from ..transcripts.session_appender import is_open
-from ..transcripts.session_export import ExportFormat, export, openai_message
+from ..transcripts.session_export import export, openai_messages
 from ..transcripts.session_file import SavedSession, read_session
 from ..transcripts.session_search import Found, search
 from ..transcripts.session_store import SessionStore, updated
+from ..transcripts.writing import OutputFormat, write_file
 from .ages import age_text, parse_age
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
@@ -54,7 +55,8 @@ def show_command(which: Which, json_output: Json = False) -> None:
     streams, session = Streams(), _read(which)
     if json_output:
         messages = [
-            _message(entry.id, entry.parent_id, openai_message(entry.message)) for entry in session.conversation
+            {"id": entry.id, "parent_id": entry.parent_id, **message}
+            for entry, message in zip(session.conversation, openai_messages(session), strict=True)
         ]
         _print(
             streams,
@@ -137,7 +139,7 @@ def search_command(
 @app.command("export")
 def export_command(
     which: Which,
-    form: Annotated[ExportFormat, typer.Option("--format", help="markdown, openai or sts.")] = "markdown",
+    form: Annotated[OutputFormat, typer.Option("--format", help="markdown, openai or sts.")] = "markdown",
     out: Annotated[str | None, typer.Option("--out", help="Write to this file.", metavar="FILE")] = None,
     json_output: Json = False,
 ) -> None:
@@ -145,7 +147,7 @@ def export_command(
     streams, session = Streams(), _read(which)
     text = export(session, form)
     if out is not None:
-        _write(Path(out).expanduser(), text)
+        write_file(Path(out).expanduser(), iter([text]))
     if json_output:
         _print(streams, "sessions-export", id=session.id, format=form, out=out, text=None if out is not None else text)
     elif out is None:
@@ -193,19 +195,8 @@ def _match(one: Found) -> dict[str, Any]:
     return {"id": one.session.id, "message_id": one.message_id, "role": one.role, "excerpt": one.excerpt}
 
 
-def _message(entry_id: str | None, parent_id: str | None, message: dict[str, Any]) -> dict[str, Any]:
-    return {"id": entry_id, "parent_id": parent_id, **message}
-
-
 def _print(streams: Streams, schema: str, **fields: Any) -> None:
     write_json(streams, {"schema": f"mlxchat.{schema}/1", **fields})
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"can't write {path}: {error.strerror}", "choose another place with --out") from error
 
 
 def _count(number: int, noun: str) -> str:

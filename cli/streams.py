@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from .failures import output_error
@@ -52,20 +53,20 @@ class Streams:
     def note(self, line: str) -> None:
         """One line for the user on stderr, unless quiet."""
         if not self.quiet:
-            self.stderr.write(f"{sanitize(line)}\n")
-            self.stderr.flush()
+            with self._side():
+                self.stderr.write(f"{sanitize(line)}\n")
 
     def dim(self, text: str) -> None:
         """Side text on stderr, dim where colour is allowed, without a newline of its own, unless quiet."""
         if self.quiet or not text:
             return
-        if self.color:
-            from rich.text import Text
+        with self._side():
+            if self.color:
+                from rich.text import Text
 
-            self.console.print(Text(text, style="dim"), end="", soft_wrap=True)
-        else:
-            self.stderr.write(text)
-        self.stderr.flush()
+                self.console.print(Text(text, style="dim"), end="", soft_wrap=True)
+            else:
+                self.stderr.write(text)
 
     def notice(self, line: str) -> None:
         """A note that may come while a transient line is up: the line gives way."""
@@ -75,8 +76,17 @@ class Streams:
     def transient(self, text: str) -> None:
         """Replace the current line of a live terminal's stderr by `text`; an empty one clears it."""
         if self.live:
-            self.stderr.write(f"\r\x1b[K{text}")
+            with self._side():
+                self.stderr.write(f"\r\x1b[K{text}")
+
+    @contextmanager
+    def _side(self) -> Iterator[None]:
+        """Write to stderr. Where that is full or gone the rest is left unsaid: it may cost no answer."""
+        try:
+            yield
             self.stderr.flush()
+        except OSError:
+            self.verbosity, self.live, self.shows_reasoning = -1, False, False
 
     @property
     def console(self) -> Console:
@@ -84,7 +94,12 @@ class Streams:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(
+            class StderrConsole(Console):
+                def on_broken_pipe(self) -> None:
+                    """Rich would close stdout and leave; `_side` knows better."""
+                    raise
+
+            self._console = StderrConsole(
                 file=self.stderr, force_terminal=self.color, no_color=not self.color, highlight=False, markup=False
             )
         return self._console

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine.messages import Message, user
 from ..errors import DataError, UsageError
+from ..transcripts.json_lines import whole_characters
 
 _SHAPES = 'a line is {"role": "user", "content": "…"}, {"content": "…"} or a JSON string'
 
@@ -27,14 +28,14 @@ def parse_turns(text: str, name: str) -> list[Message]:
 def _is_json_string(line: str) -> bool:
     try:
         return isinstance(json.loads(line), str)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
 def _content(line: str, where: str) -> str:
     try:
-        value = json.loads(line)
-    except ValueError as error:
+        value = whole_characters(json.loads(line))
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON: {error}", _SHAPES) from error
     if isinstance(value, dict):
         if value.get("role", "user") != "user":

@@ -14,6 +14,9 @@ from .options import SamplingOptions
 Sampler = Callable[[mx.array], mx.array]
 Processor = Callable[[mx.array, mx.array], mx.array]
 
+_LARGEST = (1 << 31) - 1
+"""A count that is larger means no more than this one to any vocabulary or context, and MLX can't take it."""
+
 _SAMPLER_EXTRA = {"xtc_probability": float, "xtc_threshold": float, "min_tokens_to_keep": int}
 _PROCESSOR_EXTRA = {
     "repetition_penalty": float,
@@ -49,11 +52,28 @@ def build(options: SamplingOptions, defaults: Mapping[str, Any]) -> tuple[Sample
     Raises UsageError for a `-o` key that neither knows, or a value of the wrong kind.
     """
     extra = {key: _convert(key, value) for key, value in options.extra.items()}
-    sampler = make_sampler(**resolve(options, defaults), **{k: v for k, v in extra.items() if k in _SAMPLER_EXTRA})
+    kept = {k: v for k, v in extra.items() if k in _SAMPLER_EXTRA}
+    sampler = _fitting(resolve(options, defaults) | kept)
     penalties = {k: v for k, v in extra.items() if k in _PROCESSOR_EXTRA}
     if "repetition_penalty" not in penalties and defaults.get("repetition_penalty", 1.0) != 1.0:
         penalties["repetition_penalty"] = float(defaults["repetition_penalty"])
     return sampler, make_logits_processors(**penalties)
+
+
+def _fitting(settings: dict[str, Any]) -> Sampler:
+    """mlx-lm's sampler, its counts cut to the vocabulary that the first logits show: it refuses larger ones."""
+    made: Sampler | None = None
+
+    def sample(logprobs: mx.array) -> mx.array:
+        nonlocal made
+        if made is None:
+            vocabulary = logprobs.shape[-1]
+            top_k = settings["top_k"] if settings["top_k"] < vocabulary else 0
+            keep = min(settings.get("min_tokens_to_keep", 1), vocabulary)
+            made = make_sampler(**{**settings, "top_k": top_k, "min_tokens_to_keep": keep})
+        return made(logprobs)
+
+    return sample
 
 
 def _convert(key: str, value: Any) -> Any:
@@ -61,7 +81,7 @@ def _convert(key: str, value: Any) -> Any:
     if key not in known:
         raise UsageError(f"-o {key}: no such setting", f"known settings: {', '.join(sorted(known))}")
     try:
-        return known[key](value)
+        return min(known[key](value), _LARGEST)
     except (TypeError, ValueError):
         raise UsageError(f"-o {key}={value}: not a number", f"for example -o {key}=1") from None
 

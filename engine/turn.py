@@ -84,7 +84,7 @@ class TurnBuilder:
         sampling = request.options.sampling
         sampler, processors = build(sampling, self._model.generation_config)
         if sampling.seed is not None:
-            mx.random.seed(sampling.seed)
+            mx.random.seed(sampling.seed % (1 << 64))  # MLX takes 64 bits
         if self._script is not None and request.recorded is None and not request.uncached:
             return Draw(self._script.sampler(), processors)
         if self._switches.think_min and prompt.reasoning_open:

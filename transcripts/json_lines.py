@@ -50,7 +50,7 @@ def load(raw: bytes) -> Any:
         raise NotJson("it is nested too deeply") from None
     except ValueError as error:
         raise NotJson(f"it is not JSON ({error})") from None
-    return _whole_characters(value) if "\\ud" in text.lower() else value
+    return whole_characters(value) if "\\ud" in text.lower() else value
 
 
 def _too_deep(raw: bytes) -> bool:
@@ -78,14 +78,14 @@ def _depth(raw: bytes) -> int:
     return deepest
 
 
-def _whole_characters(value: Any) -> Any:
-    """`value` without lone surrogates, which no tokenizer and no file takes."""
+def whole_characters(value: Any) -> Any:
+    """`value` with U+FFFD for lone surrogates, which no tokenizer and no file takes."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole_characters(inner) for inner in value]
+        return [whole_characters(inner) for inner in value]
     if isinstance(value, dict):
-        return {_whole_characters(name): _whole_characters(inner) for name, inner in value.items()}
+        return {whole_characters(name): whole_characters(inner) for name, inner in value.items()}
     return value
 
 

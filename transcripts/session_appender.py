@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -26,25 +27,38 @@ class SessionBusy(MlxchatError):
 
 
 class SessionAppender:
-    """Appends JSON lines to a session file, made when the first is written. Lines that can't be written are kept and
-    tried again with the next.
+    """Appends JSON lines to a session file. Lines that can't be written are kept and tried again with the next.
+
+    exists      the file is there already; else it is made when the first line is written
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, exists: bool = False) -> None:
         self.path = path
+        self._exists = exists
         self._descriptor: int | None = None
         self._waiting = bytearray()
 
-    @classmethod
-    def open(cls, path: Path) -> SessionAppender:
-        """To go on with a session that is there. Raises SessionBusy, and OSError if it can't be written to."""
-        appender = cls(path)
-        appender._attach(os.open(path, os.O_RDWR | os.O_APPEND))
-        assert appender._descriptor is not None
-        size = os.fstat(appender._descriptor).st_size
-        if size and os.pread(appender._descriptor, 1, size - 1) != b"\n":
-            appender._waiting += b"\n"  # a line was torn when its program died: it stays, by itself
-        return appender
+    def open(self) -> None:
+        """Open and lock the file, if it isn't yet. Raises SessionBusy, and OSError if it can't be written to."""
+        if self._descriptor is not None:
+            return
+        flags = os.O_RDWR | os.O_APPEND
+        if not self._exists:
+            make_private_folder(self.path.parent)
+            flags |= os.O_CREAT | os.O_EXCL
+        descriptor = os.open(self.path, flags, FILE_MODE)
+        try:
+            lock(descriptor, self.path)
+            os.fchmod(descriptor, FILE_MODE)
+            status = os.fstat(descriptor)
+            if not status.st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "it was removed")
+            if status.st_size and os.pread(descriptor, 1, status.st_size - 1) != b"\n":
+                self._waiting[:0] = b"\n"  # a line was torn when its program died: it stays, by itself
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._exists, self._descriptor = True, descriptor
 
     @property
     def complete(self) -> bool:
@@ -52,12 +66,10 @@ class SessionAppender:
         return not self._waiting
 
     def append(self, *lines: Mapping[str, Any]) -> None:
-        """Add lines; they are in the operating system's hands when this returns. Raises OSError, keeping them."""
+        """Add lines; they are in the system's hands when this returns. Raises as `open` does, keeping them."""
         for line in lines:
             self._waiting += encoded(line)
-        if self._descriptor is None:
-            make_private_folder(self.path.parent)
-            self._attach(os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        self.open()
         assert self._descriptor is not None
         while self._waiting:
             written = os.write(self._descriptor, self._waiting)
@@ -68,15 +80,6 @@ class SessionAppender:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-    def _attach(self, descriptor: int) -> None:
-        try:
-            lock(descriptor, self.path)
-            os.fchmod(descriptor, FILE_MODE)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
 
 
 def lock(descriptor: int, path: Path) -> None:

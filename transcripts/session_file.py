@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 from ..engine.messages import Message
 from ..errors import DataError, InputError
 from .journal import read_journal
+from .json_lines import NotJson, load
 from .model import Entry, Skipped
+from .session_lines import read_entry
 from .session_settings import SessionSettings, refused_fields
-from .sts import is_header, read_entry
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,10 @@ class SavedSession:
         return uncounted
 
 
-def read_session(path: Path) -> SavedSession:
+def read_session(path: Path, unfinished: bool = True) -> SavedSession:
     """Read a session, and the journal of an answer that never ended. Lines that can't be read are skipped and named.
 
+    unfinished    False: only what was said to its end, up to the last answer; for a session that is open elsewhere
     Raises InputError if the file can't be read, DataError if its first line is no session header.
     """
     try:
@@ -108,20 +109,20 @@ def read_session(path: Path) -> SavedSession:
     reader = _Reader()
     lines = _objects(data, reader.skipped)
     number, header = next(lines, (1, None))
-    if number != 1 or not is_header(header):
+    if number != 1 or not _is_header(header):
         raise DataError(f"{path}, line 1 is no session header", "it was not written by mlxchat, or has been changed")
     assert header is not None
     reader.settings = SessionSettings.from_json(header)
     reader.name = _text(header.get("name"))
     for number, line in lines:
         reader.take(number, line)
-    unfinished = read_journal(path)
-    if unfinished is not None and unfinished.id not in reader.entries:
-        reader.add(unfinished)
+    open_answer = read_journal(path) if unfinished else None
+    if open_answer is not None and open_answer.id not in reader.entries:
+        reader.add(open_answer)
     else:
-        unfinished = None
+        open_answer = None
     forked, created = header.get("forkedFrom"), header.get("timestamp")
-    return SavedSession(
+    saved = SavedSession(
         id=path.stem,
         path=path,
         settings=reader.settings,
@@ -132,8 +133,11 @@ def read_session(path: Path) -> SavedSession:
         refused=tuple(refused_fields(header)),
         forked_from=_text(forked),
         created=created if type(created) is int else None,
-        unfinished=unfinished,
+        unfinished=open_answer,
     )
+    if unfinished:
+        return saved
+    return replace(saved, head=saved.answered[-1].id if saved.answered else None)
 
 
 @dataclass
@@ -158,7 +162,7 @@ class _Reader:
                     self.add(entry, linear="parentId" not in line)
             case "head":
                 head = line.get("messageId")
-                if head is None or head in self.entries:
+                if head is None or (isinstance(head, str) and head in self.entries):
                     self.head = head
                 else:
                     self.skipped.append(Skipped(number, f"no message is called {head!r}"))
@@ -182,14 +186,18 @@ def _objects(data: bytes, skipped: list[Skipped]) -> Iterator[tuple[int, dict[st
         if not raw.strip():
             continue
         try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
+            value = load(raw)
+        except NotJson:
             skipped.append(Skipped(number, "not JSON"))
             continue
         if isinstance(value, dict):
             yield number, value
         else:
             skipped.append(Skipped(number, "no JSON object"))
+
+
+def _is_header(value: dict[str, Any] | None) -> bool:
+    return value is not None and value.get("type") == "session" and isinstance(value.get("harness"), str)
 
 
 def _text(value: Any) -> str | None:

@@ -31,11 +31,11 @@ class ImageFolder:
 
     def stored(self, message: Message) -> Message:
         """The message with its pictures copied here and named by their hash. What can't be read stays as it is."""
-        return _with_sources(message, self._store)
+        return with_sources(message, self._store)
 
     def located(self, message: Message) -> Message:
         """The message with the paths of pictures that are kept here."""
-        return _with_sources(message, self._locate)
+        return with_sources(message, self._locate)
 
     def sources(self, message: Message) -> set[str]:
         """The names of the pictures of a message that are kept here."""
@@ -114,7 +114,8 @@ def _bytes_of(source: str) -> tuple[bytes, str] | None:
         return None
 
 
-def _with_sources(message: Message, change: Callable[[str], str]) -> Message:
+def with_sources(message: Message, change: Callable[[str], str]) -> Message:
+    """The message with the source of each picture changed."""
     if not has_images(message):
         return message
     parts: list[Part] = []

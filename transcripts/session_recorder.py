@@ -15,11 +15,12 @@ from ..engine.stats import RequestStats
 from ..errors import OutputError
 from .journal import Journal, journal_path
 from .model import Entry, Usage
-from .session_appender import SessionAppender
+from .session_appender import SessionAppender, SessionBusy
 from .session_file import SavedSession
 from .session_images import ImageFolder, has_images
+from .session_lines import message_line, milliseconds_now, now
 from .session_settings import SessionSettings
-from .sts import HARNESS, message_line, milliseconds, now
+from .sts_lines import HARNESS
 
 VERSION = 1
 
@@ -91,7 +92,7 @@ class SessionRecorder:
             recorder._carried = [entry for entry in conversation if entry.message.role != "system"]
         if saved.unfinished is not None:
             recorder._write(message_line(saved.unfinished))
-        if appender.complete:
+        if saved.unfinished is not None and appender.complete:
             journal_path(appender.path).unlink(missing_ok=True)
         return recorder
 
@@ -144,11 +145,6 @@ class SessionRecorder:
         self._lost = self._lost or not self._appender.complete
         self._start()
 
-    def rename(self, name: str) -> None:
-        """Give the session a name."""
-        self._begin()
-        self._write({"type": "session_info", "name": name})
-
     def close(self) -> None:
         """Let go of the session. Words of an answer that never ended become a branch."""
         self._end_journal()
@@ -165,7 +161,7 @@ class SessionRecorder:
             first, self._first = self._first, None
             known = {name: value for name, value in first.items() if value is not None}
             is_new = not self._folder.exists()
-            self._write({**known, "timestamp": milliseconds(now()), **self._settings.to_json()})
+            self._write({**known, "timestamp": milliseconds_now(), **self._settings.to_json()})
             if is_new and self._appender.complete:
                 self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save leaves nothing.")
         if not self._ids and self._settings.system is not None:
@@ -213,7 +209,7 @@ class SessionRecorder:
     def _write(self, *lines: dict[str, Any]) -> None:
         try:
             self._appender.append(*lines)
-        except OSError as error:
+        except (OSError, SessionBusy) as error:
             self._refused(error)
 
     def _remove(self, journal: Journal | None) -> None:
@@ -224,10 +220,11 @@ class SessionRecorder:
             except OSError as error:
                 self._refused(error)
 
-    def _refused(self, error: OSError) -> None:
+    def _refused(self, error: OSError | SessionBusy) -> None:
         if not self._said_so:
             self._said_so = True
-            self._tell(f"can't save this chat in {self._folder}: {error.strerror or error}; it goes on unsaved")
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+            self._tell(f"can't save this chat in {self._folder}: {cause}; it goes on unsaved")
 
 
 def _message_id() -> str:

@@ -99,4 +99,6 @@ def _number(value: Any, kind: type, least: float = -math.inf, most: float = math
     allowed = int if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed):
         return None
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return None  # more than a seed holds; a far longer one is no float either
     return value if math.isfinite(value) and least <= value <= most else None

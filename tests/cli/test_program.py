@@ -135,7 +135,20 @@ def test_a_closed_pipe_ends_quietly() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("arguments", [["say hello"], ["say hello", "--json"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["say hello"],
+        ["say hello", "--json"],
+        ["--version"],
+        ["--help"],
+        ["models", "list"],
+        ["doctor"],
+        ["", "--json"],
+        ["--nonsense", "--jsonl"],
+    ],
+    ids=" ".join,
+)
 def test_a_full_disk_is_an_output_error(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
@@ -151,6 +164,50 @@ def test_a_missing_stdin_is_no_stdin() -> None:
         ["sh", "-c", 'exec "$@" <&-', "sh", *command("say hello")], capture_output=True, env=environment()
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
+
+
+def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command(*arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(),
+        timeout=PATIENCE_S,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["say hello"], ["--version"], ["--help"], ["say hello", "--json"]], ids=" ".join)
+def test_a_missing_stdout_is_an_output_error(arguments: list[str]) -> None:
+    done = redirected(">&-", *arguments)
+    assert done.returncode == 74
+    assert len(done.stderr.splitlines()) == 2
+    assert b"can't write to standard output" in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("more", [[], ["--color", "always"]], ids=["plain", "colour"])
+def test_an_stderr_that_takes_nothing_costs_no_answer(redirection: str, more: list[str]) -> None:
+    done = redirected(redirection, "say hello", "-v", *more)
+    assert (done.returncode, done.stdout) == (0, b"hello\n")
+    assert redirected(redirection, " ").returncode == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--color", "always"]], ids=["plain", "colour"])
+def test_an_stderr_whose_reader_has_left_costs_no_answer(more: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            command("say hello", "-v", *more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            env=environment(),
+            timeout=PATIENCE_S,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (0, b"hello\n")
 
 
 def test_a_stdin_that_does_not_end_is_mentioned() -> None:

@@ -26,6 +26,7 @@ def texts(text: str, name: str = "turns.txt") -> list[str]:
         ('{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}', ["a\nb"]),
         ('"Hello" is a greeting\nso is "hi"', ['"Hello" is a greeting', 'so is "hi"']),
         ("[1, 2]\n3", ["[1, 2]", "3"]),
+        ('{"content": "half \\ud83d"}', ["half \ufffd"]),
         ("line\u2028separator\x0cfeed", ["line\u2028separator\x0cfeed"]),
     ],
 )
@@ -40,6 +41,7 @@ def test_the_messages_of_a_file(text: str, expected: list[str]) -> None:
         ('{"role": "assistant", "content": "a"}', "line 1 has the role 'assistant'"),
         ('{"content": ""}', "line 1 is an empty message"),
         ('{"content": "a"}\n{"text": "b"}', "line 2 is no user message"),
+        ('{"content": ' + "[" * 100_000, "line 1 is not JSON"),
         ('{"content": 3}', "line 1 is no user message"),
         ('{"content": "a"}\n3', "line 2 is no user message"),
     ],

@@ -92,7 +92,10 @@ def test_a_drive_that_vanishes(start: Any, files: FaultyFiles, drop_live: str) -
 def test_a_writer_that_dies(start: Any, files: FaultyFiles) -> None:
     engine = start()
     files.write_crash = MemoryError("a fault on purpose")
-    three_turns(engine)
+    chat = engine.chat(SYSTEM)
+    ask(chat, "a")
+    assert not engine.engine.call(lambda m: m.store.drain(30)), "it is dead by now"
+    assert [ask(chat, text).message.text for text in ("b", "c")] == ["Two.", "Three."]
     assert len(engine.notices) == 1
     assert "the writer stopped" in engine.notices[0]
 

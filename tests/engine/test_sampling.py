@@ -61,6 +61,14 @@ def test_top_k_leaves_the_best_k() -> None:
     assert set(draws(SamplingOptions(temp=1.0, top_k=2), {})) == {1, 2}
 
 
+def test_counts_beyond_the_vocabulary_take_all_of_it() -> None:
+    """mlx-lm refuses them; to a user they are the usual way to say: no limit."""
+    for top_k in (4, 5, 10**30):
+        assert len(set(draws(SamplingOptions(temp=50.0, top_k=top_k), {}))) > 2
+    extra = {"min_tokens_to_keep": 10**30, "repetition_context_size": 10**30, "repetition_penalty": 1.5}
+    assert len(set(draws(SamplingOptions(temp=50.0, min_p=0.99, extra=extra), {}))) > 2
+
+
 def test_a_penalty_counts_the_prompt() -> None:
     """The last prompt token is 2, the best id: with a penalty the second best wins."""
     assert draws(SamplingOptions(temp=0.0, extra={"repetition_penalty": 3.0}), {}, 1) == [1]

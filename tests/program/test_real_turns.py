@@ -97,7 +97,7 @@ def test_gemma3_two_turns(gemma: ScriptedEngine) -> None:
     """In this process, so that the second answer, of which only the prompt matters, can be short."""
     chat = gemma.chat()
     thinking = ThinkingOptions(budget=640)
-    first = ask(chat, STORY[0], RequestOptions(SamplingOptions(temp=0.0, max_tokens=760), thinking))
+    first = ask(chat, STORY[0], RequestOptions(SamplingOptions(temp=0.0, max_tokens=680), thinking))
     assert first.stats.reasoning_tokens == 640
     second = ask(chat, STORY[1], RequestOptions(SamplingOptions(temp=0.0, max_tokens=1), thinking)).stats
     assert (second.restore_kind, second.divergence) == ("anchor", "reasoning_dropped")

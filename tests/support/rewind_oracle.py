@@ -15,6 +15,10 @@ from typing import Literal
 Ids = tuple[int, ...]
 Layers = Literal["global", "local", "recurrent"]
 
+WINDOW_SLACK = 256  # rows that a window in memory surely holds beyond itself
+HELD_STATES = 8  # recurrent states in memory; the oldest is written when there are more
+SUPERSEDED_BY = 4  # later anchors of its kind in memory, and a state is never written
+
 
 def common(a: Ids, b: Ids) -> int:
     """How many leading ids are equal."""
@@ -56,7 +60,7 @@ class FedLog:
 class _Live:
     fed: Ids
     dropped: bool
-    states: list[Ids]
+    states: list[tuple[Ids, str]]
 
 
 @dataclass
@@ -66,9 +70,9 @@ class Ledger:
     rows     kept of every prompt (its last token is one that only a mark at the end needs), and up to a reply's end
              unless the template will drop the reply
     states   kept at the marks of prompts (one at the very end of a prompt stands a token earlier) and at the end of a
-             reply that is not dropped
-    memory   of the conversation that asks: all of what it last fed
-    Conversations here are short: no window is left behind in memory, no state is superseded, nothing is evicted.
+             reply that is not dropped, unless superseded
+    live     what each conversation last fed and still has in memory; a window there reaches back WINDOW_SLACK rows
+             (tests rewind by less, or by far more). Nothing is evicted.
     """
 
     layers: Layers
@@ -88,30 +92,50 @@ class Ledger:
         for other in [one for one in self.live if one != name]:
             self._park(self.live.pop(other))
         live = self.live.get(name)
-        rows = [*self.rows, *([live.fed] if live else [])]
-        reach = min(len(prompt) - 1, max((common(prompt, fed) for fed in rows), default=0))
+        reach = min(len(prompt) - 1, max((common(prompt, fed) for fed in self.rows), default=0))
+        if live is not None:
+            shared = min(len(prompt) - 1, common(prompt, live.fed))
+            if self.layers != "local" or len(live.fed) - shared <= WINDOW_SLACK:
+                reach = max(reach, shared)
         if self.layers != "recurrent":
             return reach
-        states = [*self.states, *([*live.states, live.fed] if live else [])]
+        states = [*self.states, *([*(s for s, _ in live.states), live.fed] if live else [])]
         return max((len(s) for s in states if len(s) <= reach and prompt[: len(s)] == s), default=0)
 
-    def note(self, name: str, prompt: Ids, marks: Sequence[int], said: Ids, dropped: bool, position: int) -> None:
-        """A request ran from `position` on and fed `said` after its prompt."""
+    def note(
+        self, name: str, prompt: Ids, marks: Sequence[tuple[int, str]], said: Ids, dropped: bool, position: int
+    ) -> None:
+        """A request ran from `position` on and fed `said` after its prompt; marks are (position, kind)."""
         before = self.live.pop(name, None)
-        if before is not None and not before.dropped and position < len(before.fed):
-            self._park(before)  # a branch that may be come back to
+        held: list[tuple[Ids, str]] = []
+        if before is not None:
+            if not before.dropped and position < len(before.fed):
+                self._park(before)  # a branch that may be come back to
+            elif any(len(state) > position for state, _ in before.states):
+                self._write(before.states)
+            held = [(state, kind) for state, kind in before.states if len(state) <= position]
         self.fed.append(prompt + said)
-        places = sorted({min(mark, len(prompt) - 1) for mark in marks})
-        self.rows.append(prompt if len(prompt) in marks else prompt[:-1])
-        states = [prompt[:place] for place in places if place > position]
-        kept = [s for s in (before.states if before else []) if len(s) <= position]
-        self.states += [s for s in (before.states if before else []) if len(s) > position]
-        self.live[name] = _Live(prompt + said, dropped, [*kept, *states])
+        self.rows.append(prompt if len(prompt) in dict(marks) else prompt[:-1])
+        for place, kind in marks:
+            state = prompt[: min(place, len(prompt) - 1)]
+            if len(state) > position and all(state != other for other, _ in held):
+                held.append((state, kind))
+                while len(held) > HELD_STATES:
+                    oldest = held.pop(0)
+                    self.states += [] if _superseded(oldest, held) else [oldest[0]]
+        self.live[name] = _Live(prompt + said, dropped, held)
         if self.drop_live:
             self._park(self.live.pop(name))
 
+    def _write(self, held: list[tuple[Ids, str]]) -> None:
+        self.states += [one[0] for one in held if not _superseded(one, held)]
+
     def _park(self, live: _Live) -> None:
-        self.states += live.states
+        self._write(live.states)
         if not live.dropped:
             self.rows.append(live.fed)
             self.states.append(live.fed)
+
+
+def _superseded(one: tuple[Ids, str], held: list[tuple[Ids, str]]) -> bool:
+    return sum(kind == one[1] and len(state) > len(one[0]) for state, kind in held) >= SUPERSEDED_BY

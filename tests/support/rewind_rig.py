@@ -40,6 +40,26 @@ LAYERS: dict[str, Layers] = {
     "gpt_oss": "local",
     "qwen3_5": "recurrent",
 }
+_PAIRED = ["sliding_attention", "full_attention"] * 2
+_SMALLER: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"sliding_window": 128},
+    "gemma3n": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "activation_sparsity_pattern": [0.0] * 4,
+        "intermediate_size": [96] * 4,
+    },
+    "gemma4_text": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "sliding_window_pattern": 2,
+    },
+}
+"""Short conversations are past such windows, and two layers share each KV that two others write."""
 _numbers = itertools.count(1_000_000)
 
 
@@ -152,7 +172,8 @@ def _check(machinery: Machinery) -> None:
     machinery.loop.reuse.trie.check()
 
 
-def _until_done(request: Request) -> Iterator[Event]:
+def _asked(engine: Engine, request: Request) -> Iterator[Event]:
+    engine.submit(request)
     while True:
         event = request.events.get(timeout=600)
         yield event
@@ -217,8 +238,7 @@ class Rig:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop, "cuts", lambda n, marks: sorted({*real(n, marks), *({position} - {0})}))
             request = Request(next(_numbers), "uncached", messages, options)
-            host.engine.submit(request)
-            host.hear(_until_done(request), list(said))
+            host.hear(_asked(host.engine, request), said)
         return [call for call in host.calls if call.start >= position]
 
     def _note(self, name: str, prompt: Prompt, done: TurnDone) -> None:
@@ -226,14 +246,13 @@ class Rig:
         assert generated is not None
         stays = bool(done.message.tool_calls) or not (done.message.reasoning or prompt.scaffold_ids)
         ids = tuple(prompt.ids.tolist())
-        marks = prompt.positions()
+        marks = [(mark.position, mark.kind) for mark in prompt.marks]
         self._ledger.note(name, ids, marks, generated.ids, not stays, done.stats.cached_tokens)
 
 
 def make_model(work: Path, kind: str, family: Family) -> Path:
     """A folder that loads like any other: tiny weights, tiny tokenizer, the family's template and end tokens."""
-    changes = {} if kind in ("qwen3", "gpt_oss", "qwen3_5") else {"sliding_window": 128}
-    folder = tiny_models.save(work / "model", kind, **changes)
+    folder = tiny_models.save(work / "model", kind, **_SMALLER.get(kind, {}))
     tiny_tokenizer.build(folder, family)
     config = json.loads((folder / "config.json").read_text())
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
@@ -241,3 +260,34 @@ def make_model(work: Path, kind: str, family: Family) -> Path:
     config["eos_token_id"] = [*tiny_tokenizer.end_ids(family), *other]
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+class Rigs:
+    """Rigs by (kind, family, drop_live), made when first asked for: loading is cheap, compiling is not.
+
+    Those of one kind and family share their uncached engine. A context manager that closes them all.
+    """
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._uncached: dict[tuple[str, Family], tuple[Path, Host]] = {}
+        self._rigs: dict[tuple[str, Family, bool], Rig] = {}
+
+    def __call__(self, kind: str, family: Family, drop_live: bool) -> Rig:
+        if (kind, family) not in self._uncached:
+            work = self._folders.mktemp(f"{kind}-{family}")
+            host = Host(make_model(work, kind, family), work, "uncached", cached=False, drop_live=False)
+            self._uncached[kind, family] = work, host
+        if (kind, family, drop_live) not in self._rigs:
+            work, host = self._uncached[kind, family]
+            self._rigs[kind, family, drop_live] = Rig(kind, family, work, host, drop_live=drop_live)
+        return self._rigs[kind, family, drop_live]
+
+    def __enter__(self) -> Rigs:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for rig in self._rigs.values():
+            rig.cached.close()
+        for _, host in self._uncached.values():
+            host.close()

@@ -62,7 +62,7 @@ OTHER_TOOLS: tuple[dict[str, Any], ...] = (
     {**TOOLS[0], "function": {**TOOLS[0]["function"], "name": "ask_reader", "description": "ask"}},
 )
 
-_AT_MOST = SamplingOptions(max_tokens=200)  # a reply whose end token isn't one must not run on
+_AT_MOST = SamplingOptions(max_tokens=900)  # a reply whose end token isn't one must not run on
 
 KEEPS_IN_LOOP: tuple[Family, ...] = ("qwen3", "qwen36", "gemma4", "gpt_oss")
 """Families whose reasoning stays in the prompt while a tool loop runs; the other one drops it at once."""

@@ -54,6 +54,7 @@ class Terminal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._child.ptyproc.delayafterterminate = 2.0  # a loaded machine takes its time to reap
         self._child.close(force=True)
 
     @property

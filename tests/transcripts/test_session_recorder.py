@@ -17,11 +17,13 @@ from mlxchat.engine.events import ReasoningDelta, TextDelta
 from mlxchat.engine.messages import ImagePart, Message, TextPart, user
 from mlxchat.engine.options import RequestOptions, SamplingOptions
 from mlxchat.transcripts.journal import Journal, journal_path
+from mlxchat.transcripts.reading import read as read_transcript
 from mlxchat.transcripts.session_appender import SessionAppender
 from mlxchat.transcripts.session_file import SavedSession, read_session
 from mlxchat.transcripts.session_recorder import SessionRecorder
 from mlxchat.transcripts.session_settings import SessionSettings
 from support.fake_engine import FakeChat, FakeEngine
+from support.sessions import opened
 
 pytestmark = pytest.mark.exact
 
@@ -54,7 +56,7 @@ class Saved:
         self.recorder.close()
         saved = self.read()
         other = Saved(self.folder, settings)
-        other.recorder = SessionRecorder.resume(SessionAppender.open(self.path), saved, settings, other.told.append)
+        other.recorder = SessionRecorder.resume(opened(self.path), saved, settings, other.told.append)
         history = [entry.message for entry in saved.answered if entry.message.role != "system"]
         other.chat = FakeChat(FakeEngine(), settings.system, history, other.recorder)
         return other
@@ -261,7 +263,7 @@ def test_a_crash_keeps_what_was_shown(saved: Saved) -> None:
     assert session.unfinished is not None
     assert said(session)[-2:] == ["u:think hello", "a:he"]
     other = Saved(saved.folder)
-    other.recorder = SessionRecorder.resume(SessionAppender.open(saved.path), session, SETTINGS, other.told.append)
+    other.recorder = SessionRecorder.resume(opened(saved.path), session, SETTINGS, other.told.append)
     assert not journal_path(saved.path).exists()
     resumed = read_session(saved.path)
     assert resumed.conversation == replace_line(session.conversation, resumed.conversation[-1].line)
@@ -363,6 +365,30 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert saved.recorder.failure is not None
 
 
+def test_a_session_that_cannot_be_written_to_any_more(saved: Saved) -> None:
+    saved.ask("say one")
+    session = saved.read()
+    saved.recorder.close()
+    saved.path.unlink()
+    saved.path.mkdir()
+    recorder = SessionRecorder.resume(SessionAppender(saved.path, exists=True), session, SETTINGS, saved.told.append)
+    chat = FakeChat(FakeEngine(), SETTINGS.system, [user("say one")], recorder)
+    list(chat.ask(user("say two"), OPTIONS))
+    assert chat.messages[-1].text == "two"
+    assert len(saved.told) == 1
+    assert recorder.failure is not None
+    recorder.close()
+
+
+def test_a_session_that_another_program_took_meanwhile(saved: Saved) -> None:
+    saved.ask("say one")
+    session = saved.read()
+    late = SessionRecorder.resume(SessionAppender(saved.path, exists=True), session, SETTINGS, saved.told.append)
+    late.asked(3, user("say two"))
+    assert "open in another program" in saved.told[0]
+    assert said(saved.read())[-1] == "a:one"
+
+
 def test_a_failure_of_an_earlier_chat_is_not_forgotten(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     disk.free = 100
@@ -406,3 +432,15 @@ def test_planted_faults_show(saved: Saved, fault: str, monkeypatch: pytest.Monke
         monkeypatch.setattr(SessionRecorder, "_parent", lambda self, index: None)
         with pytest.raises(AssertionError):
             test_a_chat_as_it_is_told(saved)
+
+
+def test_the_reader_of_transcripts_reads_every_branch(saved: Saved) -> None:
+    saved.ask("say one", "fail half", "say two")
+    saved.chat.undo()
+    list(saved.chat.ask(user("say three"), OPTIONS))
+    transcript = read_transcript(saved.path)
+    [conversation] = transcript.conversations
+    assert transcript.skipped == ()
+    answers = [request.answer.text for request in conversation.requests if request.answer is not None]
+    assert answers == ["one", "half", "two", "three"]
+    assert [message.text for message in conversation.requests[-1].messages][-1] == "say three"

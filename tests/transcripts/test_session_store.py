@@ -11,14 +11,16 @@ from mlxchat.engine.messages import ImagePart, Message, TextPart
 from mlxchat.engine.options import SamplingOptions, ThinkingOptions
 from mlxchat.errors import DataError, InputError, OutputError, UsageError
 from mlxchat.transcripts.journal import journal_path
-from mlxchat.transcripts.session_appender import SessionAppender, SessionBusy, is_open
-from mlxchat.transcripts.session_export import FORMATS, export
+from mlxchat.transcripts.session_appender import SessionBusy, is_open
+from mlxchat.transcripts.session_export import export
 from mlxchat.transcripts.session_file import read_session
 from mlxchat.transcripts.session_images import ImageFolder
 from mlxchat.transcripts.session_recorder import SessionRecorder
 from mlxchat.transcripts.session_search import search
 from mlxchat.transcripts.session_settings import SessionSettings, refused_fields
 from mlxchat.transcripts.session_store import SessionStore
+from mlxchat.transcripts.writing import OUTPUT_FORMATS, OutputFormat
+from support.sessions import opened
 
 pytestmark = pytest.mark.exact
 
@@ -89,14 +91,30 @@ def test_lines_that_cannot_be_used_are_named(store: SessionStore) -> None:
     path = write(store, "a", "Hi.")
     with path.open("a", encoding="utf-8") as file:
         file.write('{"type": "message"}\nrubbish\n5\n{"type": "later"}\n{"type": "head", "messageId": "gone"}\n')
+        file.write('{"type": "head", "messageId": ["gone"]}\n')
     session = read_session(path)
     assert [(one.line, one.why) for one in session.skipped] == [
         (3, "a message line without a message"),
         (4, "not JSON"),
         (5, "no JSON object"),
         (7, "no message is called 'gone'"),
+        (8, "no message is called ['gone']"),
     ]
     assert [entry.message.text for entry in session.conversation] == ["Hi."]
+
+
+def test_numbers_too_long_for_any_setting_are_left_out(store: SessionStore) -> None:
+    sampling = {"seed": 10**400, "top_k": 10**30, "temp": 10**400, "max_tokens": 5}
+    settings = read_session(write(store, "a", "Hi.", sampling=sampling)).settings
+    assert settings.sampling == SamplingOptions(max_tokens=5)
+
+
+@pytest.mark.parametrize("form", OUTPUT_FORMATS)
+def test_half_a_character_is_replaced(store: SessionStore, form: OutputFormat) -> None:
+    """Neither a tokenizer nor a stream takes one."""
+    session = read_session(write(store, "a", "He\ud83dllo", "So\udc00."))
+    assert [entry.message.text for entry in session.conversation] == ["He\ufffdllo", "So\ufffd."]
+    export(session, form).encode()
 
 
 def test_a_ring_of_parents_ends(store: SessionStore) -> None:
@@ -113,18 +131,25 @@ def test_a_ring_of_parents_ends(store: SessionStore) -> None:
 def test_one_program_at_a_time(store: SessionStore) -> None:
     path = write(store, "a", "Hi.", "Ho.")
     assert not is_open(path)
-    first = SessionAppender.open(path)
+    first = opened(path)
     assert is_open(path)
     with pytest.raises(SessionBusy, match="a is open in another program"):
-        SessionAppender.open(path)
+        opened(path)
     assert store.remove([path]).busy == ("a",)
     store.rename(path, "Named")
     first.append({"type": "head", "messageId": None})
     assert (read_session(path).name, read_session(path).head) == ("Named", None)
     first.close()
-    SessionAppender.open(path).close()
+    opened(path).close()
     assert not is_open(path)
     assert not is_open(store.folder / "absent.jsonl")
+
+
+def test_a_session_that_was_removed_while_it_was_opened(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(store, "a", "Hi.")
+    monkeypatch.setattr("mlxchat.transcripts.session_appender.lock", lambda descriptor, path: path.unlink())
+    with pytest.raises(FileNotFoundError):
+        opened(path)
 
 
 def test_a_name_is_appended_on_a_line_of_its_own(store: SessionStore) -> None:
@@ -238,12 +263,17 @@ def test_what_a_header_may_not_set_is_named() -> None:
 # -- export ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_an_export_has_every_word_of_the_conversation_and_no_more(store: SessionStore, form: str) -> None:
+def test_nothing_said_is_nothing_to_export(store: SessionStore) -> None:
+    with pytest.raises(DataError, match="nothing is said in a"):
+        export(read_session(write(store, "a")), "markdown")
+
+
+@pytest.mark.parametrize("form", OUTPUT_FORMATS)
+def test_an_export_has_every_word_of_the_conversation_and_no_more(store: SessionStore, form: OutputFormat) -> None:
     path = write(store, "a", "Hi.", "```code```", "Undone.")
     with path.open("a", encoding="utf-8") as file:
         file.write('{"type": "head", "messageId": "line-3"}\n')
-    text = export(read_session(path), form)  # type: ignore[arg-type]
+    text = export(read_session(path), form)
     assert "Hi." in text
     assert "```code```" in text
     assert "Undone." not in text

@@ -16,7 +16,7 @@ from .fields import label, obj, objects, text, time_of, tools_of, usage_of, with
 
 HEADER_FIELDS = ("type", "id", "name", "tools", "kind", "parent")
 _TITLES = ("name", "session_info")
-_BOOKKEEPING = ("settings",)
+_BOOKKEEPING = ("settings", "head")
 _LONGEST_PATH = 1000
 
 

@@ -1,0 +1,97 @@
+"""Ways to damage a restore, each of which the exactness tests must notice. All take pytest's monkeypatch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlxchat.cache import layers, planner, restore
+from mlxchat.cache.live import LiveCache
+from mlxchat.cache.planner import Piece, Plan
+
+
+def off_by_one(monkeypatch: Any) -> None:
+    real = layers.GlobalRows.install
+    monkeypatch.setattr(
+        layers.GlobalRows, "install", lambda self, c, t, position, rows: real(self, c, t, position - 1, rows)
+    )
+    monkeypatch.setattr(LiveCache, "check", lambda self: None)
+
+
+def blocks_swapped(monkeypatch: Any) -> None:
+    real = restore.Buffers.sink
+
+    def sink(self: Any, piece: Piece) -> Any:
+        if piece.end > 512:
+            return real(self, piece)
+        names = {spec.name: spec.shape for spec in piece.entry.header.tensors}
+        start = 256 if piece.start == 0 else 0
+
+        def copy(tensors: dict[str, memoryview]) -> None:
+            for name, view in self.views.items():
+                rows = np.frombuffer(tensors[name], np.uint8).reshape(*names[name][:2], -1)
+                view[:, start : start + 256] = rows
+
+        return copy
+
+    monkeypatch.setattr(restore.Buffers, "sink", sink)
+
+
+def row_short(monkeypatch: Any) -> None:
+    real = restore.Buffers.sink
+    monkeypatch.setattr(restore.Buffers, "sink", lambda self, piece: real(self, replace(piece, end=piece.end - 1)))
+
+
+def tail_short_by_one(monkeypatch: Any) -> None:
+    real = restore.Buffers.sink
+
+    def sink(self: Any, piece: Piece) -> Any:
+        return real(self, replace(piece, end=piece.end - 1) if piece.end % 256 else piece)
+
+    monkeypatch.setattr(restore.Buffers, "sink", sink)
+
+
+def window_row_missing(monkeypatch: Any) -> None:
+    """The oldest row that the first call sees: no argmax notices it, the logits do."""
+    real = layers.WindowRows.install
+
+    def install(self: Any, cache: Any, tensors: list[Any], position: int, rows: int) -> None:
+        oldest = rows - min(rows, self.window - 1)
+        for tensor in tensors:
+            layers.row_bytes(tensor)[:, oldest] = 0
+        real(self, cache, tensors, position, rows)
+
+    monkeypatch.setattr(layers.WindowRows, "install", install)
+
+
+def ring_order(monkeypatch: Any) -> None:
+    real = layers.WindowRows.install
+
+    def install(self: Any, cache: Any, tensors: list[Any], position: int, rows: int) -> None:
+        turned = [mx.concatenate([t[..., 1:rows, :], t[..., :1, :], t[..., rows:, :]], axis=2) for t in tensors]
+        real(self, cache, turned, position, rows)
+
+    monkeypatch.setattr(layers.WindowRows, "install", install)
+
+
+def state_zeroed(monkeypatch: Any) -> None:
+    real = restore._state_sink
+
+    def sink(entry: Any, out: Any) -> Any:
+        real(entry, out)
+        return lambda tensors: None
+
+    monkeypatch.setattr(restore, "_state_sink", sink)
+
+
+def state_of_another_position(monkeypatch: Any) -> None:
+    real = planner.Planner._build
+
+    def build(self: Any, prospect: Any, position: int, reason: Any) -> Plan:
+        plan = real(self, prospect, position, reason)
+        other = min(prospect.states, default=position)
+        return plan if plan.state is None or other == position else replace(plan, state=prospect.states[other])
+
+    monkeypatch.setattr(planner.Planner, "_build", build)
