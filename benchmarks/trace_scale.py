@@ -2,7 +2,7 @@
 
     python benchmarks/trace_scale.py [--requests 2000] [--tokens 100000] [--conversations 20] [--json FILE]
 
-The bar is 5 ms a request over the last hundred (median).
+The bar is 5 ms a request over the last hundred (median), in the asking thread's own time.
 """
 
 from __future__ import annotations
