@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from .keys import Place
 from .records import RecordHeader
@@ -34,6 +35,9 @@ class Entry:
         return self.header.nbytes
 
 
+_MOST_TOUCHES: Final = 4096
+
+
 class Index:
     """Entries by place and group. `free` is called with the extent of each entry that is gone for good."""
 
@@ -47,12 +51,14 @@ class Index:
         self._blocks: dict[bytes, Place] = {}
         self._parents: dict[bytes, bytes] = {}
         self._order: OrderedDict[Entry, None] = OrderedDict()
+        self._touched: list[list[Place]] = []
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries, the next to be evicted first."""
+        self._settle()
         return iter(list(self._order))
 
     def groups(self, place: Place) -> Mapping[str, Entry]:
@@ -145,18 +151,33 @@ class Index:
             key = self._parents.get(key)
 
     def touch(self, places: Iterable[Place]) -> None:
-        """Evict these and their chains last; of one chain, the suffix before the prefix."""
-        met: dict[Place, None] = {}
-        for place in places:
-            for above in self.chain(place):
-                if above in met:
-                    break
-                met[above] = None
-        for entry in sorted(self._at(met), key=_position, reverse=True):
+        """Evict these and their chains last; of one chain, the suffix before the prefix.
+
+        Only noted here: a chain is as long as its prompt, and most are touched again before anything is evicted.
+        """
+        self._touched.append(list(places))
+        if len(self._touched) > _MOST_TOUCHES:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Bring the order up to date. The newest touch first, so that each place is met once, however often touched."""
+        met: set[Place] = set()
+        groups: list[list[Entry]] = []
+        while self._touched:
+            found: list[Place] = []
+            for place in self._touched.pop():
+                for above in self.chain(place):
+                    if above in met:
+                        break
+                    met.add(above)
+                    found.append(above)
+            groups.append(sorted(self._at(found), key=_position, reverse=True))
+        for entry in (entry for group in reversed(groups) for entry in group):
             self._order.move_to_end(entry)
 
     def demote(self, places: Iterable[Place]) -> None:
         """Evict these and what is stored after them, up to a hole, first; the suffix before the prefix."""
+        self._settle()
         met: dict[Place, None] = {}
         waiting = list(places)
         while waiting:
@@ -175,6 +196,7 @@ class Index:
 
     def victims(self, spared: Collection[Entry]) -> Iterator[Entry]:
         """Entries on disk that may be evicted, in order: neither pinned nor spared."""
+        self._settle()
         for entry in list(self._order):
             if entry.live and entry.extent is not None and not entry.pins and entry not in spared:
                 yield entry

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 from .index import Entry
@@ -18,6 +20,7 @@ from .live import LiveCache
 from .store import Store
 from .trie import common_prefix
 
+_BLOCK_BYTES = 4 * BLOCK
 Shortfall = Literal["none", "evicted", "no_anchor"]
 
 
@@ -75,16 +78,29 @@ class Coverage:
 
     def covers(self, position: int) -> bool:
         """Whether records hold every row that a restore to `position` needs."""
-        return all(self._record(block, position) is not None for block in self._blocks_for(position))
+        wanted = self._blocks_for(position)
+        unsure = range(max(wanted.start, self._unbroken), wanted.stop)
+        return all(self._record(block, position) is not None for block in unsure)
 
     def pieces(self, position: int) -> tuple[Piece, ...]:
         """The records to read for `position`. Must hold: covers(position)."""
-        out = []
+        out, first = [], self.group.first_needed(position)
         for block in self._blocks_for(position):
-            entry = self._record(block, position)
+            entry = self.blocks[block][0][1] if block < self._unbroken else self._record(block, position)
             assert entry is not None
-            out.append(Piece(entry, *self._rows_of(block, position)))
+            start = block * BLOCK
+            out.append(Piece(entry, max(first, start), min(position, start + BLOCK)))
         return tuple(out)
+
+    @cached_property
+    def _unbroken(self) -> int:
+        """How many leading blocks are there with all their rows: what any position needs of them is there too."""
+        return sum(1 for _ in takewhile(self._is_whole, enumerate(self.blocks)))
+
+    @staticmethod
+    def _is_whole(numbered: tuple[int, list[tuple[int, Entry]]]) -> bool:
+        block, known = numbered
+        return bool(known) and known[0][0] == BLOCK and known[0][1].header.row_start <= block * BLOCK
 
     def ends(self) -> Iterable[int]:
         """Every position up to which some record fits the prompt."""
@@ -151,9 +167,35 @@ class Planner:
         coverage = {group.name: Coverage(group) for group in self._layout.rows}
         states: dict[int, Entry] = {}
         if self._store is not None:
+            elements = ids.astype("<i4", copy=False).tobytes()
             for block, parent in enumerate(keys):
-                self._look_below(parent, block, ids, coverage, states)
+                exact = elements[block * _BLOCK_BYTES : (block + 1) * _BLOCK_BYTES]
+                if not self._take_whole(parent, block, exact, coverage, states):
+                    self._look_below(parent, block, ids, coverage, states)
         return Prospect(ids, live, shared, coverage, states)
+
+    def _take_whole(
+        self, parent: bytes, block: int, exact: bytes, coverage: dict[str, Coverage], states: dict[int, Entry]
+    ) -> bool:
+        """The usual case, without comparing: the very block is there, with all rows of all groups, or nothing is."""
+        assert self._store is not None
+        siblings = self._store.below(parent)
+        known = siblings.get(exact) if len(exact) == _BLOCK_BYTES else None
+        if not siblings:
+            for cover in coverage.values():
+                cover.blocks.append([])
+            return True
+        if known is None or (self._layout.states is not None and len(siblings) > 1):
+            return False
+        found = [known.get(name) for name in coverage]
+        whole = [entry for entry in found if entry is not None and entry.header.row_start <= block * BLOCK]
+        if len(whole) < len(found):
+            return False
+        for cover, entry in zip(coverage.values(), whole, strict=True):
+            cover.blocks.append([(BLOCK, entry)])
+        if self._layout.states is not None and self._layout.states.name in known:
+            states[(block + 1) * BLOCK] = known[self._layout.states.name]
+        return True
 
     def _look_below(
         self, parent: bytes, block: int, ids: Ids, coverage: dict[str, Coverage], states: dict[int, Entry]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -86,6 +86,10 @@ class Store:
         """The stored place of exactly these elements below `parent` (a full block, or a tail), without a search."""
         with self._index.lock:
             return match_exactly(self._index, parent, ids)
+
+    def below(self, parent: bytes) -> Mapping[bytes, Mapping[str, Entry]]:
+        """All places right below a block edge: their elements, and what is stored there. Only under `lock`."""
+        return self._index.children(parent)
 
     def contains(self, place: Place, group: str) -> bool:
         """Whether a record of the group is at the place, waiting or written."""

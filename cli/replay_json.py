@@ -23,6 +23,7 @@ class ReplayJson(ReplayOutput):
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self._rows: list[Row] = []
+        self._ended = False
         self._opening: Opening | None = None
 
     def begin(self, opening: Opening) -> None:
@@ -36,10 +37,13 @@ class ReplayJson(ReplayOutput):
     def end(self, result: Result, exit_code: int) -> None:
         """Print the run."""
         assert self._opening is not None
+        self._ended = True
         write_json(self._streams, replay_object(self._opening, result, versions()))
 
     def failed(self, error: MlxchatError) -> None:
         """Print the failure, with the requests before it."""
+        if self._ended:
+            return
         turns = [row.to_json() for row in self._rows]
         write_json(self._streams, {"schema": REPLAY, "error": error_object(error), "text": "", "turns": turns})
 
@@ -51,6 +55,7 @@ class ReplayJsonl(ReplayOutput):
         self._streams = streams
         self._seq = 0
         self._planned = False
+        self._ended = False
 
     def begin(self, opening: Opening) -> None:
         """Print `session`."""
@@ -76,6 +81,7 @@ class ReplayJsonl(ReplayOutput):
 
     def end(self, result: Result, exit_code: int) -> None:
         """Print `done`."""
+        self._ended = True
         self._print(
             "done",
             exit_code=exit_code,
@@ -86,11 +92,13 @@ class ReplayJsonl(ReplayOutput):
 
     def failed(self, error: MlxchatError) -> None:
         """Print `error` and `done`."""
+        if self._ended:
+            return
         self._print("error", error=error_object(error), text="")
         self._print("done", exit_code=error.exit_code, summary=None, baseline=None, versions=versions())
 
-    def _print(self, kind: str, **fields: Any) -> None:
-        write_json(self._streams, {"schema": EVENT, "seq": self._seq, "type": kind, **fields})
+    def _print(self, event: str, /, **fields: Any) -> None:
+        write_json(self._streams, {"schema": EVENT, "seq": self._seq, "type": event, **fields})
         self._seq += 1
 
 

@@ -48,7 +48,7 @@ class ReplayOutput(ABC):
 
     @abstractmethod
     def failed(self, error: MlxchatError) -> None:
-        """The run ends with `error`, and nothing comes after it."""
+        """The run ends with `error`, and nothing comes after it. After `end` only stderr still tells."""
 
 
 def replay_object(opening: Opening, result: Result, versions: dict[str, str]) -> dict[str, Any]:

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 BELOW_EFFICIENCY = 3
 
 
+class ReportError(OutputError):
+    """The report can't be written; stdout can."""
+
+
 def run_replay(flags: ReplayFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
     streams = Streams(flags.color, flags.verbosity)
@@ -45,7 +49,7 @@ def run_replay(flags: ReplayFlags) -> int:
         raise
     except (Exception, KeyboardInterrupt) as failure:
         error = as_mlxchat_error(failure)
-        if not isinstance(error, OutputError):  # then stdout is past writing to
+        if isinstance(error, ReportError) or not isinstance(error, OutputError):  # else stdout is past writing to
             output.failed(error)
         raise Reported(error) from failure
 
@@ -176,20 +180,20 @@ def check_any_runs(planned: Sequence[Planned]) -> None:
 
 
 def check_report(name: str | None) -> None:
-    """Raise OutputError before a long run if its page could not be written."""
+    """Raise ReportError before a long run if its page could not be written."""
     if name is None:
         return
     path = Path(name).expanduser()
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise OutputError(f"can't write {name}: there is no such folder, or it is one", "name a file")
+        raise ReportError(f"can't write {name}: there is no such folder, or it is one", "name a file")
 
 
 def write_report(name: str, text: str) -> None:
-    """Write the page. Raises OutputError."""
+    """Write the page. Raises ReportError."""
     try:
         Path(name).expanduser().write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"can't write {name}: {error.strerror or error}", "name another file") from error
+        raise ReportError(f"can't write {name}: {error.strerror or error}", "name another file") from error
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> st
         shapes.append(f"<text class='tick mid' x='{x:.1f}' y='{height - 8}'>{_number(tick)}</text>")
     for index, lane in enumerate(lanes):
         y = _TOP + _LANE * index
-        shapes.append(f"<text class='tick end' x='{_LEFT - 6}' y='{y + 14}'>{escape(_short(lane))}</text>")
+        shapes.append(f"<text class='tick end' x='{_LEFT - 6}' y='{y + 14}'>{shown(_short(lane))}</text>")
         for name, start, first, end in spans:
             if name == lane:
                 x, rest = _LEFT + start * scale, end - start - first
@@ -71,10 +71,10 @@ def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> st
 
 
 def _figure(title: str, unit: str, legend: Sequence[tuple[str, str]], height: int, shapes: Sequence[str]) -> str:
-    keys = "".join(f"<span class='key {style}'>{escape(name)}</span>" for name, style in legend)
+    keys = "".join(f"<span class='key {style}'>{shown(name)}</span>" for name, style in legend)
     return (
-        f"<section><h2>{escape(title)} <small>{escape(unit)}</small></h2><p class='keys'>{keys}</p>"
-        f"<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{escape(title, quote=True)}'>"
+        f"<section><h2>{shown(title)} <small>{shown(unit)}</small></h2><p class='keys'>{keys}</p>"
+        f"<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{shown(title)}'>"
         f"{''.join(shapes)}</svg></section>"
     )
 
@@ -106,7 +106,7 @@ def _bars(chart: Bars, top: float, slot: float) -> list[str]:
 def _labels(labels: Sequence[str], slot: float) -> list[str]:
     step = max(1, ceil(len(labels) / _MOST_LABELS))
     return [
-        f"<text class='tick mid' x='{_LEFT + slot * (index + 0.5):.1f}' y='{HEIGHT - 8}'>{escape(label)}</text>"
+        f"<text class='tick mid' x='{_LEFT + slot * (index + 0.5):.1f}' y='{HEIGHT - 8}'>{shown(label)}</text>"
         for index, label in enumerate(labels)
         if index % step == 0
     ]
@@ -134,6 +134,12 @@ def _ticks(top: float) -> list[float]:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def shown(text: str) -> str:
+    """Text as HTML text, quotes too; control characters as their escapes, so that they are seen and do nothing."""
+    visible = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return escape("".join(visible))
 
 
 def _short(text: str) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
 
 from ..engine.stats import RequestStats
-from .charts import Bars, Series, bars, timeline
+from .charts import Bars, Series, bars, shown, timeline
 from .model import Transcript
 from .remedies import Costly, costliest
 from .report_style import STYLE
@@ -24,14 +23,14 @@ def page(transcript: Transcript, model: str, result: Result, with_text: bool) ->
     ran = [row for row in result.rows if row.outcome == "run"]
     subtitle = f"{transcript.format} · {model} · {len(ran):,} of {len(result.rows):,} requests"
     parts = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p class='sub'>{escape(subtitle)}</p>",
+        f"<h1>{shown(title)}</h1>",
+        f"<p class='sub'>{shown(subtitle)}</p>",
         _tiles(result),
         *(_charts(ran, names) if ran else ()),
         _costly(costliest(result.rows), with_text),
         _table(result.rows, names),
     ]
-    return _DOCUMENT.format(title=escape(title), style=STYLE, body="\n".join(part for part in parts if part))
+    return _DOCUMENT.format(title=shown(title), style=STYLE, body="\n".join(part for part in parts if part))
 
 
 _DOCUMENT = """<!doctype html>
@@ -78,7 +77,7 @@ def _tiles(result: Result) -> str:
     if result.wall_s:
         tiles += _run_tiles(result)
     cells = "".join(
-        f"<div class='tile'><dt>{escape(name)}</dt><dd>{escape(value)}</dd><p>{escape(more)}</p></div>"
+        f"<div class='tile'><dt>{shown(name)}</dt><dd>{shown(value)}</dd><p>{shown(more)}</p></div>"
         for name, value, more in tiles
     )
     return f"<dl class='tiles'>{cells}</dl>"
@@ -122,10 +121,10 @@ def _charts(ran: Sequence[Row], names: Names) -> list[str]:
         Bars("Bytes written and read", "MiB", labels, moved),
         Bars("Peak memory", "MiB", labels, memory),
     ]
-    shown = [bars(chart) for chart in charts if chart.top > 0]
+    made = [bars(chart) for chart in charts if chart.top > 0]
     if any(end for *_, end in spans):
-        shown.append(timeline("Timeline: until the first token, then the answer", spans))
-    return shown
+        made.append(timeline("Timeline: until the first token, then the answer", spans))
+    return made
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------
@@ -139,12 +138,11 @@ def _costly(found: Sequence[Costly], with_text: bool) -> str:
         difference = one.difference
         where = "" if difference is None else f" From token {difference.position:,} on"
         if difference is not None and with_text:
-            was = "the end" if difference.was is None else repr(difference.was)
-            now = "the end" if difference.now is None else repr(difference.now)
+            was, now = quoted(difference.was), quoted(difference.now)
             where += f": {was} stood there, now {now}"
         items.append(
-            f"<li><b>{one.tokens:,} tokens</b>, request {one.row.planned.job.number}: {escape(one.cause)}."
-            f"{escape(where)}{'.' if where else ''} <em>{escape(one.remedy)}.</em></li>"
+            f"<li><b>{one.tokens:,} tokens</b>, request {one.row.planned.job.number}: {shown(one.cause)}."
+            f"{shown(where)}{'.' if where else ''} <em>{shown(one.remedy[:1].upper() + one.remedy[1:])}.</em></li>"
         )
     return f"<section><h2>What was read again</h2><ol>{''.join(items)}</ol></section>"
 
@@ -156,7 +154,7 @@ _HEADS = (
 
 
 def _table(rows: Sequence[Row], names: Names) -> str:
-    heads = "".join(f"<th scope='col'>{escape(head)}</th>" for head in _HEADS)
+    heads = "".join(f"<th scope='col'>{shown(head)}</th>" for head in _HEADS)
     body = "".join(f"<tr>{''.join(_cells(row, names))}</tr>" for row in rows)
     return (
         "<section><h2>Requests</h2><div class='wide'><table><thead><tr>"
@@ -170,8 +168,8 @@ def _cells(row: Row, names: Names) -> list[str]:
     cells.append(f"{row.planned.padded_tokens:,}" if row.planned.padded_tokens else "")
     if row.outcome != "run":
         blank = len(_HEADS) - len(cells) - 1
-        return [f"<td>{escape(cell)}</td>" for cell in cells] + [
-            f"<td colspan='{blank + 1}' class='off'>{escape(row.outcome.replace('_', ' '))}</td>"
+        return [f"<td>{shown(cell)}</td>" for cell in cells] + [
+            f"<td colspan='{blank + 1}' class='off'>{shown(row.outcome.replace('_', ' '))}</td>"
         ]
     cells += [
         f"{stats.cached_tokens:,}",
@@ -188,7 +186,12 @@ def _cells(row: Row, names: Names) -> list[str]:
         stats.divergence.replace("_", " "),
         "" if stats.shortfall_reason == "none" else stats.shortfall_reason.replace("_", " "),
     ]
-    return [f"<td>{escape(cell)}</td>" for cell in cells]
+    return [f"<td>{shown(cell)}</td>" for cell in cells]
+
+
+def quoted(text: str | None) -> str:
+    """A token's text; None is what comes after the last one."""
+    return "the end" if text is None else f'"{text}"'
 
 
 def _percent(value: float | None) -> str:

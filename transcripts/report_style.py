@@ -12,7 +12,7 @@ h1 { font-size: 26px; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 34px 0 6px; }
 h2 small, .sub, .tile p, .keys { color: var(--dim); font-weight: normal; }
 .sub { margin: 2px 0 18px; overflow-wrap: anywhere; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; margin: 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 10px; margin: 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px; }
 .tile dt { color: var(--dim); font-size: 13px; }
 .tile dd { margin: 0; font-size: 22px; font-variant-numeric: tabular-nums; }

@@ -160,6 +160,7 @@ def rows() -> list[Row]:
             cached_disk_tokens=256,
             cached_live_tokens=0,
             restore_kind="block",
+            prefill_tokens=1044,
             restore_bytes=3 << 20,
         ),
         row(
