@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from mlxchat.engine import backend, folders, models
 from mlxchat.engine.models import ModelFolder
 
 backend.prepare()
+
+# Started in the background, a shell has SIGINT ignored, and so would every program that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

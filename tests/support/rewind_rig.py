@@ -146,8 +146,8 @@ class Host:
             self.calls.append(Call(at, ids.size, seen))
             return logits
 
-        def starting(request: Request, sequence: Any) -> Any:
-            run = start(request, sequence)
+        def starting(request: Request, sequence: Any, reuse: Any) -> Any:
+            run = start(request, sequence, reuse)
             self.prompts.append(run.prompt)
             return run
 
