@@ -161,6 +161,13 @@ def test_planted_records_that_are_found_only_once_written_are_seen(
         found = lookup(self, *given)
         return [m for m in found if all(entry.payload is None for entry in m.groups.values())]
 
+    below = Store.below
+
+    def written_below(self: Store, parent: bytes) -> Any:
+        found = below(self, parent)
+        return {ids: groups for ids, groups in found.items() if all(one.payload is None for one in groups.values())}
+
     monkeypatch.setattr(Store, "lookup", written_only)
+    monkeypatch.setattr(Store, "below", written_below)
     engine, turns = follow_up(start, files)
     assert extra(engine, turns)[1] > 500
