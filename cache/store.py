@@ -75,6 +75,7 @@ class Store:
     @property
     def accepts(self) -> bool:
         """Whether a record submitted now could be kept: false when closed, dead or cooling down after an error."""
+        self._writer.report_failure()  # a dead writer is told here: nothing is submitted to it any more
         return not self._writer.is_off
 
     def lookup(self, parent: bytes, ids: Ids) -> list[Match]:
