@@ -11,6 +11,7 @@ from ..engine.messages import FilePart, Message, TextPart
 from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
+from .echo import unechoed
 from .failures import lines
 from .input_sources import user_message
 from .interrupts import stopping
@@ -188,4 +189,5 @@ def run_repl(
     for part in files:
         streams.note(f"{part.name} goes with your first message.")
     output = PlainOutput(streams, stream=stream, show_stats=True)
-    return Repl(chat, options, streams, output, LineReader(streams.color), files, draft=draft).run()
+    with unechoed():
+        return Repl(chat, options, streams, output, LineReader(streams.color), files, draft=draft).run()

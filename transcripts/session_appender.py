@@ -15,6 +15,7 @@ from ..errors import MlxchatError
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _TRIES, _PAUSE_S = 5, 0.02
+_HEADER_BYTES = 1 << 20
 
 
 class SessionBusy(MlxchatError):
@@ -35,6 +36,7 @@ class SessionAppender:
     def __init__(self, path: Path, exists: bool = False) -> None:
         self.path = path
         self._exists = exists
+        self._made = False
         self._descriptor: int | None = None
         self._waiting = bytearray()
 
@@ -58,6 +60,7 @@ class SessionAppender:
         except BaseException:
             os.close(descriptor)
             raise
+        self._made = self._made or not self._exists
         self._exists, self._descriptor = True, descriptor
 
     @property
@@ -76,10 +79,16 @@ class SessionAppender:
             del self._waiting[:written]
 
     def close(self) -> None:
-        """Let go of the file and of the lock."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Let go of the file and of the lock. A file made here that the disk gave not one whole line goes."""
+        if self._descriptor is None:
+            return
+        try:
+            if self._made and self._waiting and b"\n" not in os.pread(self._descriptor, _HEADER_BYTES, 0):
+                self.path.unlink(missing_ok=True)  # it would be the chat used last, and none that can go on
+        except OSError:
+            pass
+        os.close(self._descriptor)
+        self._descriptor = None
 
 
 def lock(descriptor: int, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,9 @@ class SessionRecorder:
         if not self._appender.complete:
             self._write()
         self._appender.close()
+        with suppress(OSError):
+            if not self._appender.path.exists():
+                journal_path(self._appender.path).unlink(missing_ok=True)
 
     # -- what is written ---------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class SessionStore:
 
     def newest(self) -> Path:
         """The session used last. Raises InputError if there is none."""
-        paths = self.paths()
+        paths = [path for path in self.paths() if _size(path)]  # an empty one: its program died before the first line
         if not paths:
             raise InputError("there is no saved session to continue", "every chat is saved unless --no-save is given")
         return paths[0]
@@ -123,6 +123,13 @@ def updated(path: Path) -> float:
         except OSError:
             pass
     return max(times)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _remove(path: Path) -> None:

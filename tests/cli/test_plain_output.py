@@ -61,8 +61,15 @@ def test_an_answer_ends_its_line_once() -> None:
 
 def test_an_empty_answer_is_no_line() -> None:
     screen = Screen()
-    screen.turn()
+    screen.turn(reason="interrupted")
     assert screen.text == ""
+
+
+def test_a_turn_that_ends_without_an_answer_is_said_to() -> None:
+    """Else a pipe would see nothing at all, and exit code 0."""
+    screen = Screen()
+    screen.turn(ReasoningDelta("because"))
+    assert screen.text == "because\n\n(the model ended without an answer)\n"
 
 
 def test_a_sequence_split_over_deltas_is_taken_out() -> None:

@@ -57,6 +57,25 @@ def test_ctrl_c_keeps_the_partial_answer_and_the_program(terminal: Terminal) -> 
     terminal.wait_for(r"(?m)^more$")
 
 
+def test_keys_pressed_meanwhile_are_not_in_the_answer(terminal: Terminal) -> None:
+    terminal.line("hang so far")
+    terminal.wait_for("hanging", after="so far")
+    terminal.send("typed ahead")
+    terminal.send(CTRL_C)
+    terminal.wait_for(r"what was said is kept\)\n>$")
+    assert "typed" not in terminal.raw
+    assert "^C" not in terminal.raw
+
+
+def test_keys_are_shown_again_by_whoever_comes_after(home: Path) -> None:
+    script = f"{shlex.quote(sys.executable)} {shlex.quote(str(PROGRAM))}; stty -a"
+    with Terminal(["-c", script], {**environment(), "MLXCHAT_HOME": str(home)}, program="/bin/sh") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        terminal.wait_for(r"\becho\b")
+        assert not re.search(r"-echo\b", terminal.text)
+
+
 def test_ctrl_c_before_a_word_gives_the_message_back(terminal: Terminal) -> None:
     terminal.line("hang silently")
     terminal.wait_for("hanging", after="silently")

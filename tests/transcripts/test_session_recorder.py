@@ -22,6 +22,7 @@ from mlxchat.transcripts.session_appender import SessionAppender
 from mlxchat.transcripts.session_file import SavedSession, read_session
 from mlxchat.transcripts.session_recorder import SessionRecorder
 from mlxchat.transcripts.session_settings import SessionSettings
+from mlxchat.transcripts.session_store import SessionStore
 from support.fake_engine import FakeChat, FakeEngine
 from support.sessions import opened
 
@@ -353,6 +354,32 @@ def test_a_full_disk_is_told_once_and_made_good_later(saved: Saved, free: int, m
     session = saved.read()
     assert said(session)[1:] == [f"{a}{b}" for b in ("one", "two", "three", "four") for a in ("u:say ", "a:")]
     assert session.skipped == ()
+
+
+@pytest.mark.parametrize("free", [0, 10])
+def test_a_chat_of_which_nothing_could_be_written_is_not_the_one_to_continue(
+    saved: Saved, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = Saved(saved.folder)
+    older.ask("say one")
+    older.recorder.close()
+    Disk(monkeypatch).free = free
+    saved.ask("say two")
+    saved.recorder.close()
+    assert saved.recorder.failure is not None
+    assert sorted(saved.folder.iterdir()) == [older.path]
+
+
+def test_a_chat_that_died_before_its_first_line_is_not_the_one_to_continue(saved: Saved) -> None:
+    saved.ask("say one")
+    (saved.folder / "ffff.jsonl").touch()
+    assert SessionStore(saved.folder).newest() == saved.path
+
+
+def test_a_torn_line_is_no_reason_to_remove_a_session(saved: Saved) -> None:
+    saved.folder.joinpath("a.jsonl").write_text('{"type": "session", "harness": "x"}', encoding="utf-8")
+    opened(saved.folder / "a.jsonl").close()
+    assert (saved.folder / "a.jsonl").exists()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
