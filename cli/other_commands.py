@@ -36,7 +36,9 @@ class OtherCommand:
 
 OTHER_COMMANDS = {
     "sessions": OtherCommand("session_commands", "app", "List, show, search, export and remove saved chats."),
-    "replay": OtherCommand("replay_command", "replay", "Run a recorded agent trace and show what each request costs."),
+    "replay": OtherCommand(
+        "replay_command", "replay", "Run a recorded chat or agent trace and show what each request costs, and why."
+    ),
     "models": OtherCommand("model_commands", "app", "List, describe and fetch models."),
     "convert": OtherCommand(
         "convert_command", "convert", "Turn a transcript into OpenAI messages, a session trace (STS) or markdown."

@@ -51,7 +51,9 @@ def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Itera
     yield from labelled("transcript", " · ".join(words), width)
     for why, count, line in skipped_lines(transcript)[:_MOST_REASONS]:
         yield from labelled("", f"{_count(count, 'line')} skipped, the first {line:,}: {plain(why)}", width, "yellow")
-    yield from labelled("model", f"{plain(subject.model)} · {plain(subject.template)} · {subject.context:,}", width)
+    yield from labelled(
+        "model", f"{plain(subject.model)} · {plain(subject.template)} · context {subject.context:,}", width
+    )
     if share.missing or (share.percent is not None and share.percent < 99):
         yield from labelled("missing", missing_words(share), width, "yellow")
     images = images_in(subject.jobs)

@@ -27,6 +27,8 @@ from .prompts import Prompts
 from .rows import Disk, Row
 from .settings import Settings
 
+_PATIENCE_S = 60.0  # for the writer, before its counts are read
+
 
 @dataclass
 class _Clock:
@@ -79,10 +81,8 @@ class Replay:
             if self.stopped:
                 return
             row = self._run_one(one)
-            if row is not None and row.outcome == "run" and one.job.number in compare:
-                row = self._compared(row)
             if row is not None:
-                yield row
+                yield self._compared(row) if row.outcome == "run" and one.job.number in compare else row
 
     def seconds(self) -> float:
         """Since the run began."""
@@ -118,10 +118,10 @@ class Replay:
         done.stats.turn = planned.job.turn
         return Row(planned, "run", done.stats, started_s=started, ended_s=self._clock.now())
 
-    def _compared(self, row: Row) -> Row | None:
-        """The same prompt once more, from nothing, up to its first token."""
+    def _compared(self, row: Row) -> Row:
+        """The same prompt once more, from nothing, up to its first token; as it is if that was stopped."""
         done = self._ask(row.planned, self._options(row.planned, 1), None, uncached=True)
-        return replace(row, baseline=done.stats) if isinstance(done, TurnDone) else None
+        return replace(row, baseline=done.stats) if isinstance(done, TurnDone) else row
 
     def _options(self, planned: Planned, longest: int) -> RequestOptions:
         settings = self._settings
@@ -194,7 +194,7 @@ def _unrun(planned: Planned) -> RequestStats:
 def _disk(machinery: Machinery) -> Disk:
     if machinery.store is None:
         return Disk()
-    machinery.store.drain()
+    machinery.store.drain(_PATIENCE_S)
     stats = machinery.store.stats()
     return Disk(
         stats.bytes_written, stats.bytes_read, stats.file_bytes_peak, stats.evictions, sum(stats.dropped.values())

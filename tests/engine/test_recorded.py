@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
 from mlxchat.engine import template_files
@@ -19,7 +18,7 @@ from mlxchat.engine.options import RequestOptions
 from mlxchat.engine.prompts import PromptRenderer
 from mlxchat.engine.recorded import Feed, Recorded, ReplyIds
 from mlxchat.engine.request import Request
-from mlxchat.engine.runner import ModelRunner
+from support.logits import Logits
 from support.oracle import costs, read_log
 from support.replies import REASONING, TOOLS, WITH_TOOLS, generate, spell
 from support.scripted import ScriptedEngine, done, failed, model_folder, options
@@ -183,23 +182,6 @@ def test_a_reply_is_the_same_however_it_is_fed(engine: ScriptedEngine) -> None:
         ids.append(live)
         assert turn.stats.ttft_ms > 0
     assert ids[0] == ids[1]
-
-
-class Logits:
-    """The last logits of every call that ends a prompt, by request."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: dict[tuple[int, int], np.ndarray] = {}
-        plain = ModelRunner.forward
-
-        def forward(runner: Any, request: int, sequence: int, live: Any, start: int, ids: mx.array) -> mx.array:
-            logits = plain(runner, request, sequence, live, start, ids)
-            last = logits[0, -1]
-            mx.eval(last)
-            self.seen[request, start + ids.size] = np.array(last.astype(mx.float32))
-            return logits
-
-        monkeypatch.setattr(ModelRunner, "forward", forward)
 
 
 def test_the_first_token_is_the_same_uncached(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:

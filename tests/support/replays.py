@@ -81,13 +81,16 @@ def _check(machinery: Any) -> None:
 
 def oracle_prefixes(ran: Ran) -> list[tuple[int, int]]:
     """For each request that ran: (the program's common prefix, the longest with all fed earlier by the call log)."""
-    found = []
-    assert len(ran.log) == len(ran.ran), "a request in the log for each that ran"
-    for index, (row, fed) in enumerate(zip(ran.ran, ran.log, strict=True)):
-        prompt = fed.ids[: row.stats.prompt_tokens]
-        longest = max((common(prompt, other.ids) for other in ran.log[:index]), default=0)
-        found.append((row.stats.common_prefix_tokens, longest))
-    return found
+    ours = [row.stats.common_prefix_tokens for row in ran.ran]
+    return list(zip(ours, oracle_of(ran.log, [row.stats.prompt_tokens for row in ran.ran]), strict=True))
+
+
+def oracle_of(log: list[Fed], prompt_tokens: Sequence[int]) -> list[int]:
+    """For each request its longest common prefix with everything that was fed before it, by the call log alone."""
+    assert len(log) == len(prompt_tokens), "a request in the log for each that ran"
+    fed = [one.ids for one in log]
+    prompts = [ids[:tokens] for ids, tokens in zip(fed, prompt_tokens, strict=True)]
+    return [max((common(prompt, other) for other in fed[:at]), default=0) for at, prompt in enumerate(prompts)]
 
 
 # -- by hand --------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mlxchat.cache.trie import SequenceTrie
 from mlxchat.engine.messages import assistant, tool_result, user
@@ -13,6 +14,7 @@ from mlxchat.transcripts.model import Conversation, Request, Transcript
 from mlxchat.transcripts.reading import read
 from mlxchat.transcripts.replay import spread
 from mlxchat.transcripts.settings import Settings
+from support.logits import Logits
 from support.replays import Ran, oracle_prefixes, run, transcript
 from support.scripted import model_folder
 from support.transcripts import FIXTURES
@@ -75,9 +77,14 @@ def efficiency(ran: Ran) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "family"), [("llama", "chatml"), ("gemma3_text", "gemma3")])
-def test_the_example_on_a_small_model(kind: str, family: str, tmp_path: Path) -> None:
+def test_the_example_on_a_small_model(kind: str, family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit-equal logits at each prompt's end, cached and from nothing."""
     folder = model_folder(tmp_path / "model", kind, family, max_position_embeddings=20000)  # type: ignore[arg-type]
-    ran = run(folder, tmp_path / "work", read(EXAMPLE), template="chatml-think")
+    logits = Logits(monkeypatch)
+    ran = run(folder, tmp_path / "work", read(EXAMPLE), template="chatml-think", compare=True)
+    for row, fed in zip(ran.ran, ran.log, strict=True):
+        end = row.stats.prompt_tokens
+        assert np.array_equal(logits.seen[fed.request, end], logits.seen[fed.request + 1, end])
     assert len(ran.ran) >= 12
     assert efficiency(ran) >= 0.99
     for row, (ours, theirs) in zip(ran.ran, oracle_prefixes(ran), strict=True):
