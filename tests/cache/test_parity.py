@@ -40,7 +40,7 @@ def rewind(drivers: Any, model: Any, draw: Any, *, drop_live: bool, said: int = 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewind_past_a_dropped_reply(kind: str, drop_live: bool, model: Any, draw: Any, drivers: Any) -> None:
     # In memory a window must have moved past what the stable prefix needs; the store doesn't care.
-    said = 12 if drop_live else 530 if kind == "gpt_oss" else 270
+    said = 12 if drop_live else 270
     out = rewind(drivers, model(kind), draw, drop_live=drop_live, said=said)
     assert out["stats"].cached_tokens == 895
     assert out["stats"].prefill_tokens == 300

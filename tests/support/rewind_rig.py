@@ -40,26 +40,6 @@ LAYERS: dict[str, Layers] = {
     "gpt_oss": "local",
     "qwen3_5": "recurrent",
 }
-_PAIRED = ["sliding_attention", "full_attention"] * 2
-_SMALLER: dict[str, dict[str, Any]] = {
-    "gemma3_text": {"sliding_window": 128},
-    "gemma3n": {
-        "sliding_window": 128,
-        "num_hidden_layers": 4,
-        "num_kv_shared_layers": 2,
-        "layer_types": _PAIRED,
-        "activation_sparsity_pattern": [0.0] * 4,
-        "intermediate_size": [96] * 4,
-    },
-    "gemma4_text": {
-        "sliding_window": 128,
-        "num_hidden_layers": 4,
-        "num_kv_shared_layers": 2,
-        "layer_types": _PAIRED,
-        "sliding_window_pattern": 2,
-    },
-}
-"""Short conversations are past such windows, and two layers share each KV that two others write."""
 _numbers = itertools.count(1_000_000)
 
 
@@ -257,7 +237,7 @@ class Rig:
 
 def make_model(work: Path, kind: str, family: Family) -> Path:
     """A folder that loads like any other: tiny weights, tiny tokenizer, the family's template and end tokens."""
-    folder = tiny_models.save(work / "model", kind, **_SMALLER.get(kind, {}))
+    folder = tiny_models.save(work / "model", kind, **tiny_models.SMALLER.get(kind, {}))
     tiny_tokenizer.build(folder, family)
     config = json.loads((folder / "config.json").read_text())
     vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]

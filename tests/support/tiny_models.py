@@ -105,6 +105,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 
+_PAIRED = ["sliding_attention", "full_attention"] * 2
+SMALLER: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"sliding_window": 128},
+    "gemma3n": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "activation_sparsity_pattern": [0.0] * 4,
+        "intermediate_size": [96] * 4,
+    },
+    "gemma4_text": {
+        "sliding_window": 128,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _PAIRED,
+        "sliding_window_pattern": 2,
+    },
+}
+"""Changes for quick tests: windows that a short conversation is past, and two layers sharing what two others write."""
+
 
 def build(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     """A model of `kind` with weights drawn at a scale that keeps its logits lively."""
