@@ -26,7 +26,7 @@ ASKED = (
     "Which of them is the longest?",
     "Write one short sentence about a boat on it.",
 )
-GREEDY = RequestOptions(SamplingOptions(temp=0.0, max_tokens=48), ThinkingOptions(budget=24))
+GREEDY = RequestOptions(SamplingOptions(temp=0.0, max_tokens=32), ThinkingOptions(budget=16))
 
 
 def said(folder: ModelFolder, directory: Path, *, cached: bool) -> Iterator[TurnDone]:
@@ -48,7 +48,6 @@ def test_greedy_tokens_are_those_of_the_uncached_run(
     model: str, drop_live: bool, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = request.getfixturevalue(model)
-    monkeypatch.setenv("MLXCHAT_TEST_THINK_MIN", "16")  # a model that doesn't think by itself still does
     monkeypatch.setenv("MLXCHAT_TEST_DROP_LIVE", "1" if drop_live else "0")
     without = list(said(folder, tmp_path, cached=False))
     with_it = list(said(folder, tmp_path, cached=True))
@@ -59,4 +58,4 @@ def test_greedy_tokens_are_those_of_the_uncached_run(
     assert [one.stats.restore_kind for one in with_it] == ["none", *["anchor" if drop_live else "live"] * 2]
     for one in with_it[1:]:
         assert one.stats.divergence == "reasoning_dropped"
-        assert one.stats.prefill_tokens < one.stats.prompt_tokens / 2 or not one.stats.cached_tokens
+        assert one.stats.cached_tokens >= with_it[0].stats.prompt_tokens - 8  # less the scaffold that opens the thought
