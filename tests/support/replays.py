@@ -46,6 +46,7 @@ def run(
     supplied: Supplied | None = None,
     template: str | None = None,
     compare: bool = False,
+    limit: int | None = None,
     cache: CacheOptions | None = None,
 ) -> Ran:
     """Replay on a new engine; its books are checked after every request."""
@@ -59,7 +60,7 @@ def run(
         del os.environ["MLXCHAT_TEST_CALL_LOG"]
     try:
         replay = Replay(engine, settings or Settings())
-        planned = list(replay.plan(jobs_of(transcript, supplied or Supplied())))
+        planned = list(replay.plan(jobs_of(transcript, supplied or Supplied(), limit)))
         numbers = frozenset(one.job.number for one in planned) if compare else frozenset[int]()
         rows = []
         for row in replay.run(planned, numbers):
