@@ -14,7 +14,7 @@ from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, Message, Part, TextPart, user
+from .messages import Generated, Message, TextPart, user
 from .preparation import settled
 from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
@@ -27,12 +27,20 @@ from .stats import rate
 from .switches import Switches
 from .tool_calls import reply_of
 
-_MORE = ("x", " x", "\nx", ". ", "'s")  # how what is typed may go on: in the word, behind it, on another line
+_MORE = ("x", " x", "\nx", ". ", "'s")  # how what is typed may go on
 
 
-def _longer(part: Part, more: str) -> Part:
-    """The words of a draft, gone on with."""
-    return TextPart(part.text + more) if isinstance(part, TextPart) else part
+def _goings_on(draft: Message) -> list[Message]:
+    """A draft up to its last whole word, and several ways to go on: the word being typed may become another yet."""
+    part = draft.content[-1] if draft.content else TextPart("")
+    if not isinstance(part, TextPart):
+        return [draft]
+    words = part.text.rstrip()
+    if words == part.text:
+        words = words[: len(words) - len(words.split()[-1])].rstrip() if words else ""
+    space = part.text[len(words) : len(words) + 1]
+    texts = [words, *(words + space + more for more in _MORE)]
+    return [replace(draft, content=(*draft.content[:-1], TextPart(text))) for text in texts]
 
 
 class TurnBuilder:
@@ -82,8 +90,7 @@ class TurnBuilder:
         header = max(prompts[0].positions("user_start"), default=0)
         opened = min(header, len(settled(prompts)))
         if request.draft is not None:
-            parts = request.draft.content
-            prompts = [render(replace(request.draft, content=(*parts[:-1], _longer(parts[-1], m)))) for m in _MORE]
+            prompts = [render(message) for message in _goings_on(request.draft)]
         ids = settled(prompts)
         if request.draft is None:
             ids = ids[:opened]
