@@ -130,6 +130,9 @@ def chat(
     cache_bytes: Annotated[
         str | None, _option("--cache-bytes", help="Its largest size, such as 2GB.", panel=_CACHE, metavar="SIZE")
     ] = None,
+    no_ahead: Annotated[
+        bool, _option("--no-ahead", help="Don't prefill while you read and type.", panel=_CACHE)
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,

@@ -48,6 +48,7 @@ class ChatFlags:
     no_cache: bool = False
     cache_dir: str | None = None
     cache_bytes: str | None = None
+    no_ahead: bool = False
 
     @property
     def machine_output(self) -> bool:

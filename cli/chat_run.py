@@ -86,7 +86,9 @@ def _chat(saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: 
         from .repl import run_repl
 
         draft = "" if saved.unanswered is None else saved.unanswered.text
-        return run_repl(chat, engine.info, request_options, streams, work.files, not flags.no_stream, draft)
+        return run_repl(
+            chat, engine.info, request_options, streams, work.files, not flags.no_stream, draft, not flags.no_ahead
+        )
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -16,6 +18,7 @@ from ..engine.folders import state_dir
 from .repl_commands import COMMANDS, wants_more
 
 HISTORY_FILE = "prompt-history"
+PAUSE_S = 0.3  # without a key: the words so far may stand for a while
 
 
 class PrivateHistory(FileHistory):
@@ -53,7 +56,8 @@ def open_history() -> History:
 class LineReader:
     """Reads what the user types, several lines where they ask for them."""
 
-    def __init__(self, color: bool) -> None:
+    def __init__(self, color: bool, on_typed: Callable[[str, bool], None] | None = None) -> None:
+        """on_typed: told what stands at the prompt at every change, and, with True, once typing has paused."""
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_keys(),
@@ -65,6 +69,8 @@ class LineReader:
             prompt_continuation="… ",
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
         )
+        if on_typed is not None:
+            self._session.default_buffer.on_text_changed += Typing(on_typed)
 
     def read(self, default: str = "") -> str:
         """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D."""
@@ -74,6 +80,21 @@ class LineReader:
     def typed(self) -> str:
         """What stood at the prompt when `read` was interrupted."""
         return self._session.default_buffer.text
+
+
+class Typing:
+    """Watches the prompt. Runs on prompt-toolkit's event loop."""
+
+    def __init__(self, on_typed: Callable[[str, bool], None]) -> None:
+        self._on_typed = on_typed
+        self._pause: asyncio.TimerHandle | None = None
+
+    def __call__(self, buffer: Buffer) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        if buffer.text:
+            self._on_typed(buffer.text, False)
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._on_typed, buffer.text, True)
 
 
 def _keys() -> KeyBindings:

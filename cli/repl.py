@@ -11,6 +11,7 @@ from ..engine.messages import FilePart, Message, TextPart
 from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
+from .ahead import WorkAhead
 from .echo import unechoed
 from .failures import lines
 from .input_sources import user_message
@@ -52,6 +53,7 @@ class Repl:
         files: Sequence[FilePart] = (),
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
+        ahead: WorkAhead | None = None,
     ) -> None:
         self._chat = chat
         self._options = options
@@ -61,6 +63,7 @@ class Repl:
         self._files = list(files)
         self._clock = clock
         self._draft = draft
+        self._ahead = ahead
         self._requests: list[RequestStats] = []
         self._commands = {
             "/help": self._help,
@@ -75,6 +78,8 @@ class Repl:
         interrupted_at = -LEAVE_WITHIN_S
         while True:
             draft, self._draft = self._draft, ""
+            if self._ahead is not None:
+                self._ahead.rest(self._files)
             try:
                 line = self._reader.read(draft)
             except EOFError:
@@ -181,6 +186,7 @@ def run_repl(
     files: Sequence[FilePart],
     stream: bool,
     draft: str = "",
+    ahead: bool = True,
 ) -> int:
     """Greet, then chat until the user leaves; `draft` stands at the first prompt. The exit code."""
     from .line_reader import LineReader
@@ -189,5 +195,7 @@ def run_repl(
     for part in files:
         streams.note(f"{part.name} goes with your first message.")
     output = PlainOutput(streams, stream=stream, show_stats=True)
+    work = WorkAhead(chat, options) if ahead else None
+    reader = LineReader(streams.color, work.typed if work is not None else None)
     with unechoed():
-        return Repl(chat, options, streams, output, LineReader(streams.color), files, draft=draft).run()
+        return Repl(chat, options, streams, output, reader, files, draft=draft, ahead=work).run()

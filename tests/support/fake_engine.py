@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -81,6 +82,7 @@ class FakeChat:
         self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
+        self.prepared: list[tuple[str | None, int]] = []
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
@@ -108,6 +110,11 @@ class FakeChat:
         self.options.append(options)
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
+
+    def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
+        """Notes what it was asked to get ready for."""
+        self.prepared.append((draft.text if draft is not None else None, least))
+        return AheadRequest(0, "", (), options, draft, least)
 
     def undo(self) -> Message | None:
         while self.messages and self.messages[-1].role == "assistant":
