@@ -90,6 +90,7 @@ class Typing:
         self._pause: asyncio.TimerHandle | None = None
 
     def __call__(self, buffer: Buffer) -> None:
+        """The prompt's text has changed."""
         if self._pause is not None:
             self._pause.cancel()
         if buffer.text:
