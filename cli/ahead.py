@@ -28,22 +28,28 @@ class Preparing(Protocol):
 class WorkAhead:
     """Tells the chat what to prefill while nobody waits for it. Does nothing on a battery that runs low."""
 
-    def __init__(self, chat: Preparing, options: RequestOptions, spare: Callable[[], bool] | None = None) -> None:
-        self._chat = chat
+    def __init__(self, options: RequestOptions, spare: Callable[[], bool] | None = None) -> None:
+        self._chat: Preparing | None = None
         self._options = options
         self._spare = spare or power_to_spare
         self._on = False
         self._files: Sequence[FilePart] = ()
 
+    def opened(self, chat: Preparing) -> None:
+        """The model is loaded: what any first message will need can be prefilled. Until then there is nothing to do."""
+        if self._on or self._spare():
+            chat.prepare(self._options)
+        self._chat = chat
+
     def rest(self, files: Sequence[FilePart] = ()) -> None:
         """The prompt is up, nothing is typed yet; `files` go with the next message."""
         self._on, self._files = self._spare(), files
-        if self._on:
+        if self._on and self._chat is not None:
             self._chat.prepare(self._options)
 
     def typed(self, text: str, paused: bool) -> None:
         """The line now reads `text`. Worth a look where a word has ended, or when nothing was typed for a while."""
-        if not self._on or not (paused or text[-1:].isspace()):
+        if self._chat is None or not self._on or not (paused or text[-1:].isspace()):
             return
         words = sendable(text)
         if words is not None:

@@ -76,19 +76,16 @@ def _chat(saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: 
     """Load the model and do the work; the exit code."""
     flags, request_options = saved.flags, saved.flags.request_options()
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
+    if work.messages is None:
+        from .repl import run_repl
+
+        return run_repl(saved, work.files, streams)
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder)
-        if work.messages is not None:
-            if flags.turns is None:
-                return run_one_shot(chat, work.messages[0], request_options, output)
-            return run_turns(chat, work.messages, request_options, output)
-        from .repl import run_repl
-
-        draft = "" if saved.unanswered is None else saved.unanswered.text
-        return run_repl(
-            chat, engine.info, request_options, streams, work.files, not flags.no_stream, draft, not flags.no_ahead
-        )
+        if flags.turns is None:
+            return run_one_shot(chat, work.messages[0], request_options, output)
+        return run_turns(chat, work.messages, request_options, output)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

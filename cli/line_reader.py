@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -69,12 +70,54 @@ class LineReader:
             prompt_continuation="… ",
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
         )
+        self._given_up: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         if on_typed is not None:
             self._session.default_buffer.on_text_changed += Typing(on_typed)
 
     def read(self, default: str = "") -> str:
-        """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D."""
-        return self._session.prompt("> ", default=default)
+        """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D.
+
+        Raises what `give_up` was told, at once or while it reads; what stands there by then goes into the history.
+        """
+        if self._given_up is not None:
+            raise self._given_up
+        self._loop = None
+        try:
+            return self._session.prompt("> ", default=default, pre_run=self._begin)
+        finally:
+            self._loop = None
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._given_up is not None:
+            self._leave(self._given_up)
+
+    def _leave(self, error: BaseException) -> None:
+        if self.typed.strip():
+            self._session.history.append_string(self.typed)
+        self._session.app.exit(exception=error)
+
+    def give_up(self, error: BaseException) -> None:
+        """End reading with `error`; from any thread."""
+        self._given_up = error
+        self._soon(lambda: self._leave(error))
+
+    def above(self, write: Callable[[], None]) -> None:
+        """Have `write` print something above the prompt, or just so where no prompt is up; from any thread."""
+        if not self._soon(lambda: run_in_terminal(write)):
+            write()
+
+    def _soon(self, work: Callable[[], object]) -> bool:
+        """Run `work` on the prompt's loop, if there is one."""
+        loop = self._loop
+        try:
+            if loop is None:
+                return False
+            loop.call_soon_threadsafe(work)
+        except RuntimeError:  # it ended just now
+            return False
+        return True
 
     @property
     def typed(self) -> str:

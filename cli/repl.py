@@ -13,18 +13,21 @@ from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .ahead import WorkAhead
 from .echo import unechoed
+from .engine_access import model_facts, new_chat, start_engine
 from .failures import lines
 from .input_sources import user_message
 from .interrupts import stopping
+from .loading import Loading
 from .plain_output import PlainOutput
 from .repl_commands import Typed, help_lines, understand
+from .saved_chat import SavedChat
 from .stats_line import details, stats_line
 from .streams import Streams
 from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
-    from ..engine.engine import EngineInfo
+    from ..engine.engine import Engine
 
 LEAVE_WITHIN_S = 2.0
 
@@ -45,7 +48,7 @@ class Repl:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: Callable[[], Chat],
         options: RequestOptions,
         streams: Streams,
         output: PlainOutput,
@@ -55,7 +58,7 @@ class Repl:
         draft: str = "",
         ahead: WorkAhead | None = None,
     ) -> None:
-        self._chat = chat
+        self._opened = chat
         self._options = options
         self._streams = streams
         self._output = output
@@ -105,11 +108,19 @@ class Repl:
             return False
         if typed.command == "/exit":
             return True
-        if typed.command:
-            self._commands[typed.command]()
-        elif typed.text.strip():
-            self._send(typed)
+        try:
+            if typed.command:
+                self._commands[typed.command]()
+            elif typed.text.strip():
+                self._send(typed)
+        except KeyboardInterrupt:  # while the model was still loading
+            self._draft = line
         return False
+
+    @property
+    def _chat(self) -> Chat:
+        """The conversation; waits for the model."""
+        return self._opened()
 
     def _send(self, typed: Typed) -> None:
         message = user_message(typed.text, self._files)
@@ -178,24 +189,49 @@ class Repl:
             self._streams.note(line)
 
 
-def run_repl(
-    chat: Chat,
-    info: EngineInfo,
-    options: RequestOptions,
-    streams: Streams,
-    files: Sequence[FilePart],
-    stream: bool,
-    draft: str = "",
-    ahead: bool = True,
-) -> int:
-    """Greet, then chat until the user leaves; `draft` stands at the first prompt. The exit code."""
+def run_repl(saved: SavedChat, files: Sequence[FilePart], streams: Streams) -> int:
+    """Greet, then chat until the user leaves; the model loads meanwhile. The exit code. Raises what loading raises."""
     from .line_reader import LineReader
 
-    streams.note(f"{info.model} · context {info.context_limit:,} tokens · /help, Ctrl-D to leave")
+    flags, options = saved.flags, saved.flags.request_options()
+    facts = model_facts(flags.model_name)
+    streams.note(f"{facts.name} · context {facts.context_limit:,} tokens · /help, Ctrl-D to leave")
     for part in files:
         streams.note(f"{part.name} goes with your first message.")
-    output = PlainOutput(streams, stream=stream, show_stats=True)
-    work = WorkAhead(chat, options) if ahead else None
-    reader = LineReader(streams.color, work.typed if work is not None else None)
-    with unechoed():
-        return Repl(chat, options, streams, output, reader, files, draft=draft, ahead=work).run()
+    ahead = None if flags.no_ahead else WorkAhead(options)
+    reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
+
+    def notice(line: str) -> None:
+        reader.above(lambda: streams.notice(line))
+
+    def open_chat(engine: Engine) -> Chat:
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder)
+        if ahead is not None:
+            ahead.opened(chat)
+        return chat
+
+    loading = Loading(lambda: start_engine(flags.engine_options(), notice), open_chat, reader.give_up)
+    loading.start()
+    output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
+    draft = "" if saved.unanswered is None else saved.unanswered.text
+    chat = _waiting(loading, facts.name, streams)
+    try:
+        with unechoed():
+            return Repl(chat, options, streams, output, reader, files, draft=draft, ahead=ahead).run()
+    finally:
+        loading.close()
+
+
+def _waiting(loading: Loading, name: str, streams: Streams) -> Callable[[], Chat]:
+    """Gives the chat; says what is waited for while there is none."""
+
+    def chat() -> Chat:
+        if loading.ready:
+            return loading.chat()
+        streams.transient(f"loading {name} …")
+        try:
+            return loading.chat()
+        finally:
+            streams.transient("")
+
+    return chat

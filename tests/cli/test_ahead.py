@@ -21,30 +21,32 @@ def chat() -> FakeChat:
 
 
 def work(chat: FakeChat, *, spare: bool = True) -> WorkAhead:
-    made = WorkAhead(chat, RequestOptions(), lambda: spare)
+    made = WorkAhead(RequestOptions(), lambda: spare)
+    made.opened(chat)
     made.rest()
     return made
 
 
 def test_the_prompt_itself_is_prepared_for(chat: FakeChat) -> None:
     work(chat)
-    assert chat.prepared == [(None, 1)]
+    assert chat.prepared == [(None, 1), (None, 1)]
 
 
 def test_words_count_once_they_have_ended(chat: FakeChat) -> None:
     ahead = work(chat)
     for text in ("W", "Wh", "Why ", "Why n"):
         ahead.typed(text, False)
-    assert chat.prepared[1:] == [("Why ", LEAST_TOKENS)]
+    assert chat.prepared[2:] == [("Why ", LEAST_TOKENS)]
 
 
 def test_a_pause_takes_what_is_there(chat: FakeChat) -> None:
     work(chat).typed("Why not", True)
-    assert chat.prepared[1:] == [("Why not", 1)]
+    assert chat.prepared[2:] == [("Why not", 1)]
 
 
 def test_files_that_go_along_come_first(chat: FakeChat) -> None:
-    ahead = WorkAhead(chat, RequestOptions(), lambda: True)
+    ahead = WorkAhead(RequestOptions(), lambda: True)
+    ahead.opened(chat)
     ahead.rest([FilePart("notes.txt", "some notes")])
     ahead.typed("Read this ", False)
     draft, _ = chat.prepared[-1]

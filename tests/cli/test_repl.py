@@ -57,7 +57,7 @@ def converse(
     streams = Streams("never", stdout=out, stderr=err)
     chat, typist = FakeChat(FakeEngine(), system), Typist(list(lines))
     output = PlainOutput(streams, show_stats=True)
-    code = Repl(chat, OPTIONS, streams, output, typist, files, clock).run()  # type: ignore[arg-type]
+    code = Repl(lambda: chat, OPTIONS, streams, output, typist, files, clock).run()  # type: ignore[arg-type]
     return Held(chat, typist, out.getvalue(), err.getvalue(), code)
 
 

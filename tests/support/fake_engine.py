@@ -48,6 +48,12 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    name: str = "fake"
+
+    @classmethod
+    def of(cls, name: str) -> FakeInfo:
+        """What is known of it before it is loaded."""
+        return cls()
 
 
 @dataclass
