@@ -228,8 +228,8 @@ def _waiting(loading: Loading, name: str, streams: Streams) -> Callable[[], Chat
     def chat() -> Chat:
         if loading.ready:
             return loading.chat()
-        streams.transient(f"loading {name} …")
         try:
+            streams.transient(f"loading {name} …")
             return loading.chat()
         finally:
             streams.transient("")

@@ -15,6 +15,7 @@ anything else   is answered by an echo
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,9 +35,10 @@ from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
 from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
-from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError
+from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError, ModelIncomplete
 
 PATIENCE_S = 30.0
+SLOW_S = 3.0  # long enough to type a message meanwhile
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class FakeEngine:
     def start(cls, options: EngineOptions, on_notice: Callable[[str], None]) -> FakeEngine:
         if options.model == "loud":
             on_notice("the fake engine is loud")
+        if options.model == "slow":
+            time.sleep(SLOW_S)
+        if options.model == "broken":
+            time.sleep(SLOW_S)
+            raise ModelIncomplete("the fake engine is broken", "take another")
         return cls(options)
 
     def close(self) -> None:
