@@ -19,11 +19,13 @@ from typing import Any
 from mlxchat.engine.chat import Chat
 from mlxchat.engine.engine import Engine
 from mlxchat.engine.events import TurnDone, TurnFailed
-from mlxchat.engine.messages import user
+from mlxchat.engine.messages import Message, user
 from mlxchat.engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
+from mlxchat.engine.setup import Machinery
 from mlxchat.engine.stats import RequestStats
 from rewind import say
 
+COLUMNS = ["way", "turn", "prompt", "common", "cached", "idle", "typed", "prefilled", "words", "ttft ms"]
 SYSTEM = "You are a patient assistant who reads what is given and answers in a few plain words."
 
 
@@ -63,8 +65,7 @@ def converse(engine: Engine, way: str, args: argparse.Namespace) -> list[Turn]:
         if way == "typed":
             for end in range(8, len(text.split()), 8):
                 chat.prepare(options, user(" ".join(text.split()[:end]) + " ")).done.wait(args.seconds)
-        prompt = engine.call(lambda made: made.renderer.render((*chat.messages, user(text)), thinking=options.thinking))
-        words = len(prompt.ids) - max(prompt.positions("user_start"))  # type: ignore[attr-defined]
+        words = words_and_header(engine, (*chat.messages, user(text)), options)
         for event in chat.ask(user(text), options):
             if isinstance(event, TurnFailed):
                 raise event.error
@@ -72,6 +73,16 @@ def converse(engine: Engine, way: str, args: argparse.Namespace) -> list[Turn]:
                 turns.append(Turn(way, event.stats, words))
                 print(" ".join(f"{cell:>9}" for cell in turns[-1].to_json().values()), flush=True)
     return turns
+
+
+def words_and_header(engine: Engine, messages: tuple[Message, ...], options: RequestOptions) -> int:
+    """Tokens of the last message and of the header of its answer."""
+
+    def count(made: Machinery) -> int:
+        prompt = made.renderer.render(messages, thinking=options.thinking)
+        return len(prompt.ids) - max(prompt.positions("user_start"))
+
+    return int(engine.call(count))  # type: ignore[call-overload]
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """What is left to prefill when a message was typed at a human pace, and its last words have just been sent.
 
-    python benchmarks/typing.py [--model smollm2] [--paces even,bursty] [--words 150] [--speed 1]
+    python benchmarks/type_ahead.py [--model smollm2] [--paces even,bursty] [--words 150] [--speed 1]
 
-Paces (milliseconds from one word to the next) are in benchmarks/typing.json: 60 words a minute, one after the other at
+Paces (milliseconds from one word to the next) are in benchmarks/type_ahead.json: 60 words a minute, one after the other at
 the same distance, or in bursts with long pauses between them. --speed 2 types twice as fast. The chat is told of words
 and pauses as the prompt tells it. Prints a line per pace, then JSON.
 """
@@ -26,7 +26,7 @@ from mlxchat.engine.messages import user
 from mlxchat.engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from rewind import say
 
-PACES: dict[str, list[int]] = json.loads(Path(__file__).with_name("typing.json").read_text(encoding="utf-8"))
+PACES: dict[str, list[int]] = json.loads(Path(__file__).with_name("type_ahead.json").read_text(encoding="utf-8"))
 
 
 def type_message(work: WorkAhead, words: list[str], pace: list[int], speed: float) -> str:
@@ -85,7 +85,7 @@ def main() -> None:
         rows.append(measure(engine, name, args))
         print(" · ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     engine.close()
-    print(json.dumps({"schema": "mlxchat.bench.typing/1", "rows": rows}))
+    print(json.dumps({"schema": "mlxchat.bench.type_ahead/1", "rows": rows}))
 
 
 if __name__ == "__main__":
