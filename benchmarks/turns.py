@@ -3,9 +3,7 @@
     python benchmarks/turns.py [--model smollm2] [--turns 20] [--think 40] [--answer 60] [--seconds 30]
 
 The same messages go through three conversations: `none` works ahead of nothing, `idle` gets time to read before each
-message, `typed` also gets the message word by word, as --timing has it (tests/fixtures style: seconds and text, one
-pair per key in benchmarks/typing-*.json; else 60 words a minute). Every prompt is held against an oracle computed
-here from the ids fed. Prints a table, then JSON.
+message, `typed` also gets the message eight words at a time. Prints a table, then JSON.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/type_ahead.py [--model smollm2] [--paces even,bursty] [--words 150] [--speed 1]
 
-Paces (milliseconds from one word to the next) are in benchmarks/type_ahead.json: 60 words a minute, one after the other at
-the same distance, or in bursts with long pauses between them. --speed 2 types twice as fast. The chat is told of words
-and pauses as the prompt tells it. Prints a line per pace, then JSON.
+Paces (milliseconds from one word to the next) are in benchmarks/type_ahead.json: 60 words a minute, evenly, or in
+bursts with long pauses between them. --speed 2 types twice as fast. The chat is told of words and pauses as the prompt
+tells it. Prints a line per pace, then JSON.
 """
 
 from __future__ import annotations
