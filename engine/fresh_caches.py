@@ -14,6 +14,7 @@ from ..cache.window import use_window_caches
 from ..errors import UsageError
 from .options import KVQuantization
 
+_UNFIT = "its attention takes no quantized keys and values"
 _PROBE_IDS = (1, 2, 3)  # a call of several ids, then one of one, as prefill and decode make them
 
 
@@ -46,7 +47,8 @@ class FreshCaches:
             for ids in (_PROBE_IDS[:-1], _PROBE_IDS[-1:]):
                 mx.eval(self.model(mx.array([ids], mx.uint32), cache=caches), pending_arrays(caches))
         except Exception as error:
-            cause = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+            # Where the attention code can't do it, the message is about its own variables.
+            cause = str(error).strip().splitlines()[0] if isinstance(error, ValueError) else _UNFIT
             raise UsageError(
                 f"{name} can't run with --kv-bits {self.quantization.bits} and groups of "
                 f"{self.quantization.group_size}: {cause}",

@@ -7,45 +7,58 @@ sequence that was never rewound.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import mlx.core as mx
 import numpy as np
+from mlxchat.cache.layers import Layout
+from mlxchat.engine.fresh_caches import FreshCaches
 from mlxchat.engine.options import KVQuantization
-from support import tiny_models
+from support import tiny_architectures, tiny_models
 from support.driver import Driver
 
 Writer = Literal["prefill", "decode"]
 Point = Literal["edge", "anchor"]
 
-ARCHITECTURES: dict[str, Callable[[], Any]] = {
-    **{
-        name: (lambda kind=kind: tiny_models.build(kind, **tiny_models.SMALLER.get(kind, {})))
-        for name, kind in {
-            "qwen3": "qwen3",
-            "gemma3": "gemma3_text",
-            "gemma4": "gemma4_text",
-            "gemma3n": "gemma3n",
-            "gpt_oss": "gpt_oss",
-            "qwen3_5": "qwen3_5",
-            "qwen3_next": "qwen3_next",
-            "lfm2": "lfm2",
-            "falcon_h1": "falcon_h1",
-            "llama4": "llama4",
-            "deepseek_v32": "deepseek_v32",
-            "baichuan_m1": "baichuan_m1",
-            "recurrent_gemma": "recurrent_gemma",
-            "smollm3": "smollm3",
-            "mamba2": "mamba2",
-        }.items()
-    },
-    "mlx-vlm gemma3": lambda: tiny_models.build_vision_text("gemma3"),
-    "mlx-vlm gemma3n": lambda: tiny_models.build_vision_text("gemma3n"),
+KINDS = {
+    "qwen3": "qwen3",
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "gemma3n": "gemma3n",
+    "gpt_oss": "gpt_oss",
+    "qwen3_5": "qwen3_5",
+    "qwen3_next": "qwen3_next",
+    "lfm2": "lfm2",
+    "falcon_h1": "falcon_h1",
+    "llama4": "llama4",
+    "deepseek_v32": "deepseek_v32",
+    "baichuan_m1": "baichuan_m1",
+    "recurrent_gemma": "recurrent_gemma",
+    "smollm3": "smollm3",
+    "mamba2": "mamba2",
 }
+VISION_KINDS = {"mlx-vlm gemma3": "gemma3", "mlx-vlm gemma3n": "gemma3n"}
+ARCHITECTURES = (*KINDS, *VISION_KINDS)
+
+
+@cache
+def architecture(name: str) -> Any:
+    """The tiny model of a row of the matrix. Rows are 32 wide at least, so that they can be quantized."""
+    if name in VISION_KINDS:
+        return tiny_models.build_vision_text(VISION_KINDS[name])
+    kind = KINDS[name]
+    own = kind not in tiny_architectures.CONFIGS
+    return tiny_models.build(kind, **tiny_models.SMALLER.get(kind, {}), **({"head_dim": 32} if own else {}))
+
+
+def layout(model: Any) -> Layout:
+    """How a model's layers are grouped."""
+    return Layout.of(FreshCaches(model)())
 
 
 @dataclass(frozen=True)
