@@ -13,6 +13,7 @@ from mlx_lm.generate import generation_stream, wired_limit
 from ..cache.budget import default_budget, default_queue_bytes
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
 from ..errors import CacheTrouble
 from .folders import cache_dir
@@ -117,6 +118,11 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         layout = Layout.of(make_caches())
     except UnsupportedCache as error:
         on_notice(f"KV reuse is off: cache class {error} of this model can't be rewound; each turn is prefilled whole")
+        return Reuse(make_caches, None, None, b"")
+    try:
+        check_round_trip(make_caches)
+    except ChangedLibrary as error:
+        on_notice(f"KV reuse is off: {error} isn't what it was when mlxchat was made; each turn is prefilled whole")
         return Reuse(make_caches, None, None, b"")
     namespace = namespace_key(
         {
