@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
+from mlxchat.cache.memory import Memory
 from mlxchat.cache.store import Store
 from mlxchat.engine.cuts import calls, cuts
 from mlxchat.engine.fresh_caches import FreshCaches
@@ -24,7 +25,13 @@ class Driver:
     """One model with (folder given) or without a store. `off` recomputes every prompt from nothing."""
 
     def __init__(
-        self, model: Any, folder: Path | None, *, off: bool = False, quantization: KVQuantization | None = None
+        self,
+        model: Any,
+        folder: Path | None,
+        *,
+        off: bool = False,
+        quantization: KVQuantization | None = None,
+        memory: Memory | None = None,
     ) -> None:
         make = FreshCaches(model, quantization)
         self.troubles: list[str] = []
@@ -34,7 +41,7 @@ class Driver:
         self.store = (
             Store(folder, namespace, 1 << 30, 1 << 28, self.troubles.append) if folder is not None and not off else None
         )
-        self.reuse = Reuse(make, layout, self.store, namespace, off=off)
+        self.reuse = Reuse(make, layout, self.store, namespace, off=off, memory=memory)
         self.sequences: dict[str, Sequence] = {}
         self.shapes: list[tuple[int, int]] = []
 
