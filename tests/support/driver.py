@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlxchat.cache.files import FileSystem
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
 from mlxchat.cache.memory import Memory
@@ -32,6 +33,8 @@ class Driver:
         off: bool = False,
         quantization: KVQuantization | None = None,
         memory: Memory | None = None,
+        budget: int = 1 << 30,
+        files: FileSystem | None = None,
     ) -> None:
         make = FreshCaches(model, quantization)
         self.troubles: list[str] = []
@@ -39,7 +42,9 @@ class Driver:
         layout = Layout.of(make())
         namespace = namespace_key({"layout": layout.describe()})
         self.store = (
-            Store(folder, namespace, 1 << 30, 1 << 28, self.troubles.append) if folder is not None and not off else None
+            Store(folder, namespace, budget, 1 << 28, self.troubles.append, files)
+            if folder is not None and not off
+            else None
         )
         self.reuse = Reuse(make, layout, self.store, namespace, off=off, memory=memory)
         self.sequences: dict[str, Sequence] = {}
