@@ -17,16 +17,17 @@ from ..cache.checkpoint import Checkpointer
 from ..cache.keys import BLOCK, Chain, Ids
 from ..cache.layers import Layout
 from ..cache.live import HeldState, LiveCache
+from ..cache.memory import Memory, default_held_bytes
 from ..cache.planner import Plan, Planner
-from ..cache.restore import restore
+from ..cache.restore import OutOfMemory, needed_bytes, restore, rows_that_fit
 from ..cache.store import Store
 from ..cache.trie import SequenceTrie, common_prefix
 from .cuts import PREFILL_STEP
 from .sequence import Advance, Sequence
 from .stats import RequestStats
 
-HELD_STATES = 8  # recurrent states kept by reference per sequence; older ones go to disk or are let go
-HELD_BYTES = 512 * 2**20  # and their size, unless that would leave fewer than two
+HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of them, from what memory there is,
+# unless that would leave fewer than two); older ones go to disk or are let go
 PINNED_TURNS = 2  # of the current conversation: their anchors are not evicted
 HEADROOM = 1024  # rows past the prompt that restored buffers have, so that decode doesn't reallocate at once
 
@@ -45,6 +46,7 @@ class Reuse:
         namespace: bytes,
         *,
         off: bool = False,
+        memory: Memory | None = None,
     ) -> None:
         self.store = store
         self.trie = SequenceTrie()
@@ -54,6 +56,8 @@ class Reuse:
         self._planner = Planner(store, layout) if layout is not None and not off else None
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
+        self._memory = memory if memory is not None else Memory()
+        self._held_bytes = default_held_bytes()
 
     @property
     def works(self) -> bool:
@@ -101,6 +105,7 @@ class Reuse:
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
+        limit, short = len(ids) - 1, False
         while True:
             plan = self._planner.plan(ids, keys.keys, sequence.live, limit, stats.common_prefix_tokens)
             self._keep_branch(sequence, plan)
@@ -112,13 +117,37 @@ class Reuse:
             if self.store is None or not plan.entries:
                 live.trim(plan.position)
                 break
-            worked, stats.restore_bytes = restore(plan, self.store, live, ids, len(ids) - plan.position + HEADROOM)
+            room, fits = self._reserved(plan, len(ids) - plan.position + HEADROOM)
+            if fits < plan.position:
+                self.store.unpin(plan.entries)
+                limit, short = fits, True
+                continue
+            try:
+                worked, stats.restore_bytes = restore(plan, self.store, live, ids, room)
+            except OutOfMemory:
+                limit, short = 0, True
+                continue
             if worked:
                 break
         self._tell(plan, stats, (time.perf_counter() - started) * 1000)
+        if short:
+            stats.shortfall_reason = "memory"
         live.check()
         assert live.length == plan.position
         return live
+
+    def _reserved(self, plan: Plan, room: int) -> tuple[int, int]:
+        """How many rows past the position the buffers may have, and the last position whose buffers fit in memory.
+
+        What is free is asked before anything is read. Room for the next calls is given up first, then the restore's
+        length.
+        """
+        assert self.layout is not None
+        left = self._memory.left()
+        for space in (room, 0):
+            if needed_bytes(plan, self.layout.rows, space) <= left:
+                return space, plan.position
+        return 0, min(plan.position - 1, rows_that_fit(plan, self.layout.rows, left))
 
     def _keep_branch(self, sequence: Sequence, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
@@ -228,7 +257,7 @@ class Reuse:
 
     def _displace_states(self, live: LiveCache, checkpointer: Checkpointer) -> None:
         """Bound the states held by reference: the oldest is written, unless later anchors of its kind replaced it."""
-        while len(live.states) > HELD_STATES or (len(live.states) > 2 and live.state_bytes > HELD_BYTES):
+        while len(live.states) > HELD_STATES or (len(live.states) > 2 and live.state_bytes > self._held_bytes):
             oldest = live.states.pop(0)
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
