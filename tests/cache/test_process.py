@@ -18,6 +18,8 @@ MODULES = (
     "files",
     "index",
     "keys",
+    "order",
+    "places",
     "reader",
     "records",
     "room",
