@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..errors import CacheTrouble
 from .files import FileSystem
 from .records import Buffer, byte_view
 
@@ -55,6 +56,18 @@ class ScratchFile:
         self._by_length: list[tuple[int, int]] = []
         if self.length:
             self._insert(Extent(0, self.length))
+
+    @classmethod
+    def nameless(cls, directory: Path, files: FileSystem | None = None) -> ScratchFile:
+        """One that vanishes with its descriptor; CacheTrouble if `directory` can't be made, or can't hold it."""
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return cls(directory, files)
+        except OSError as error:
+            raise CacheTrouble(
+                f"can't keep a KV cache in {directory}: {error.strerror or error}",
+                "name another folder with --cache-dir, or chat with --no-cache",
+            ) from error
 
     def adopt(self, extent: Extent) -> None:
         """Take an extent out of the free space, which a kept file is full of before its records are known."""

@@ -6,54 +6,31 @@ that can't be read is a miss.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from ..errors import CacheTrouble
+from . import forks
 from .counters import Counters, StoreStats
 from .files import FileSystem
 from .index import Entry, Index
+from .keeping import Keeping
 from .kept import KeptFile
 from .keys import Ids, Place
 from .lookup import Match as Match
 from .lookup import match_exactly, matches_below
 from .reader import Job, Reader
-from .records import BadRecord, Buffer, RecordHeader, TensorSpec, payload_views
+from .recall import Recall
+from .records import Buffer, RecordHeader, TensorSpec, payload_views
 from .room import Room
 from .scratch import ScratchFile
 from .writer import Report, Writer
 
 Submitted = Literal["queued", "present", "full", "too_large", "off"]
 _CLOSE_TIMEOUT_S: Final = 10.0
-
-
-open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-def _disown_all() -> None:
-    for store in list(open_stores):
-        store.disown()
-
-
-os.register_at_fork(after_in_child=_disown_all)
-
-
-def _nameless(directory: Path, files: FileSystem | None) -> ScratchFile:
-    """A scratch file that vanishes with its descriptor; CacheTrouble if the directory can't hold it."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return ScratchFile(directory, files)
-    except OSError as error:
-        raise CacheTrouble(
-            f"can't keep a KV cache in {directory}: {error.strerror or error}",
-            "name another folder with --cache-dir, or chat with --no-cache",
-        ) from error
 
 
 class Store:
@@ -81,28 +58,21 @@ class Store:
         reaches: Mapping[str, int] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._scratch = kept.scratch() if kept is not None else _nameless(directory, files)
+        self._scratch = kept.scratch() if kept is not None else ScratchFile.nameless(directory, files)
         self.namespace = namespace
-        self._kept = kept
-        self._on_trouble = on_trouble
-        self._read_trouble_told = False
         self._counters = Counters(damaged=kept.damaged if kept is not None else 0)
         self._index = Index(self._scratch.free, reaches, now)
         self._room = Room(self._index, self._scratch, self._counters, budget_bytes)
         self._writer = Writer(self._room, queue_bytes, on_trouble, clock)
         self._reader = Reader(self._index, self._scratch, self._counters)
+        self._recall = Recall(self._reader, self._index, self._counters, on_trouble)
+        self._keeping = Keeping(kept, self._room) if kept is not None else None
         self._closed = False
-        if kept is not None:
-            self._adopt(kept.entries)
-        open_stores.add(self)
+        if self._keeping is not None:
+            self._keeping.adopt()
+        forks.own(self)
         self._writer.start()
         self._reader.start()
-
-    def _adopt(self, entries: list[Entry]) -> None:
-        """Take in what an earlier program left, in the order in which it was needed, within the budget."""
-        for entry in sorted(entries, key=lambda entry: (entry.used_at, -entry.header.position)):
-            self._index.adopt(entry)
-        self._room.shrink(self._room.budget)
 
     @property
     def lock(self) -> threading.RLock:
@@ -112,7 +82,7 @@ class Store:
     @property
     def is_kept(self) -> bool:
         """Whether the records outlive the program."""
-        return self._kept is not None
+        return self._keeping is not None
 
     @property
     def accepts(self) -> bool:
@@ -226,23 +196,7 @@ class Store:
         if self._closed:
             return [entry for entry, _ in jobs]
         with self.pinned([entry for entry, _ in jobs]):
-            batch = self._reader.read(jobs)
-            for entry, why in batch.failed:
-                self._lose(entry, why)
-        if batch.raised is not None:
-            raise batch.raised
-        return [entry for entry, _ in batch.failed]
-
-    def _lose(self, entry: Entry, why: Exception) -> None:
-        with self._index.lock:
-            if entry.live:
-                self._counters.dropped["bad_record" if isinstance(why, BadRecord) else "read_error"] += 1
-            if isinstance(why, OSError):
-                self._counters.errors += 1
-            self._index.remove(entry)
-            told, self._read_trouble_told = self._read_trouble_told, True
-        if not told:
-            self._on_trouble(f"KV cache: a checkpoint can't be used ({why}); that part is prefilled again")
+            return self._recall.read(jobs)
 
     def touch(self, places: Iterable[Place], entries: Iterable[Entry] = (), user: str = "") -> None:
         """What these places need, and these entries, is evicted last, of one chain the suffix before the prefix.
@@ -282,12 +236,10 @@ class Store:
             return len(idle)
 
     def keep_notes(self) -> None:
-        """Bring what a later program should know up to date, and forget what was deleted elsewhere meanwhile."""
-        if self._kept is not None and not self._closed:
+        """Where the records are kept: forget what was deleted elsewhere meanwhile, note who uses what."""
+        if self._keeping is not None and not self._closed:
             with self._index.lock:
-                for user in self._kept.take_deleted():
-                    self._index.leave(user, self._scratch.erase)
-                self._kept.save(self._index)
+                self._keeping.note()
 
     def shrink(self, target_bytes: int) -> int:
         """Evict until the file is at most this long, or only pinned records are left; its length in bytes then."""
@@ -305,27 +257,16 @@ class Store:
         """
         if self._closed:
             return
-        self.keep_notes()
         self._closed = True
-        open_stores.discard(self)
         ended = [self._writer.close(_CLOSE_TIMEOUT_S), self._reader.close(_CLOSE_TIMEOUT_S)]
         with self._index.lock:
-            self._end_kept()
+            if self._keeping is not None:
+                self._keeping.end()
             for entry in self._index:
                 self._index.remove(entry)
             # A thread stuck in the disk keeps the descriptor: closed, its number could become another file's.
             if all(ended):
                 self._scratch.close()
-
-    def _end_kept(self) -> None:
-        if self._kept is None:
-            return
-        if self._scratch.tainted or not len(self._index):
-            self._kept.remove()
-        else:
-            self._kept.save(self._index)
-        for entry in self._index:
-            entry.extent = None  # so that letting go of it leaves the record where it is
 
     def disown(self) -> None:
         """In a process forked from this one: hold nothing, write nothing, and leave the file to the parent."""
@@ -340,9 +281,7 @@ class Store:
         """A snapshot of all counters."""
         with self._index.lock:
             writer = self._writer
-            return self._room.stats(
-                writer.queue_bytes, writer.queue_limit, cooling=writer.is_off, is_kept=self._kept is not None
-            )
+            return self._room.stats(writer.queue_bytes, writer.queue_limit, cooling=writer.is_off, is_kept=self.is_kept)
 
     def check(self) -> None:
         """Raise AssertionError, naming the first, if extents, free list, index, pins or queue contradict each other."""

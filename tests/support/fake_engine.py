@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mlxchat.engine.cache_report import CacheReport
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -28,6 +29,7 @@ from mlxchat.engine.events import (
     TurnDone,
     TurnFailed,
 )
+from mlxchat.engine.hit_rate import HitRate, TurnReuse
 from mlxchat.engine.messages import Message, ToolCall, assistant
 from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
@@ -61,8 +63,18 @@ class FakeEngine:
             on_notice("the fake engine is loud")
         return cls(options)
 
+    def cache_report(self) -> CacheReport:
+        return fake_report()
+
     def close(self) -> None:
         self.closed = True
+
+
+def fake_report() -> CacheReport:
+    """One turn that missed 40 tokens, and nothing on disk."""
+    rate = HitRate()
+    rate.add(TurnReuse(100, 90, 50, "evicted"))
+    return CacheReport(rate, None, None, False, 1_000_000, 1)
 
 
 class FakeChat:
@@ -119,6 +131,9 @@ class FakeChat:
     def stop(self) -> None:
         self.stops += 1
         self._stopped.set()
+
+    def cache_report(self) -> CacheReport:
+        return self.engine.cache_report()
 
     def clear(self) -> None:
         self.messages = [] if self.system is None else [system_message(self.system)]
