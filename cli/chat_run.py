@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
-from ..engine.options import EngineOptions
+from ..engine.options import EngineOptions, RequestOptions
 from ..errors import OutputError, UsageError
 from .chat_flags import ChatFlags
 from .engine_access import new_chat, start_engine
@@ -26,6 +26,7 @@ from .streams import Streams, is_terminal
 from .turns import run_turns
 
 if TYPE_CHECKING:
+    from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
@@ -83,9 +84,18 @@ def _chat(saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: 
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder)
-        if flags.turns is None:
-            return run_one_shot(chat, work.messages[0], request_options, output)
-        return run_turns(chat, work.messages, request_options, output)
+        code = _answer(chat, work.messages, flags, request_options, output)
+        if flags.machine_output:
+            output.cache(engine.cache_report())
+        return code
+
+
+def _answer(
+    chat: Chat, messages: list[Message], flags: ChatFlags, request_options: RequestOptions, output: Output
+) -> int:
+    if flags.turns is None:
+        return run_one_shot(chat, messages[0], request_options, output)
+    return run_turns(chat, messages, request_options, output)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

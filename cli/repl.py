@@ -12,6 +12,7 @@ from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .ahead import WorkAhead
+from .cache_lines import cache_lines
 from .echo import unechoed
 from .engine_access import model_facts, new_chat, start_engine
 from .failures import lines
@@ -71,6 +72,7 @@ class Repl:
         self._commands = {
             "/help": self._help,
             "/stats": self._stats,
+            "/cache": self._cache,
             "/retry": self._retry,
             "/undo": self._undo,
             "/clear": self._clear,
@@ -183,6 +185,15 @@ class Repl:
                 f"chat     {len(self._requests)} answers, prompts of {sums['prompt_tokens']:,} tokens, "
                 f"{sums['cached_tokens']:,} of them reused"
             )
+
+    def _cache(self) -> None:
+        try:
+            report = self._chat.cache_report()
+        except MlxchatError as error:
+            self._explain(error)
+            return
+        for line in cache_lines(report):
+            self._streams.note(line)
 
     def _explain(self, error: MlxchatError) -> None:
         for line in lines(error):
