@@ -114,7 +114,7 @@ class Reuse:
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
-        limit, short = len(ids) - 1, False
+        short = False
         while True:
             plan = self._planner.plan(ids, keys.keys, sequence.live, limit, stats.common_prefix_tokens)
             self._keep_branch(sequence, plan)
