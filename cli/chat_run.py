@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from ..engine.options import EngineOptions
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
+from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
@@ -83,7 +84,8 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
     sees = sees_pictures(flags.model_name, flags.offline)
     if not sees and (work.pictures or pictures_in([*saved.history, *(work.messages or [])])):
         raise blind(flags.model_name)
-    with _running(flags.engine_options(), streams) as engine:
+    quiet_keys = unechoed() if work.messages is None else nullcontext()  # those typed while the model loads, too
+    with quiet_keys, _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
         chat = _conversation(engine, saved)
         if work.messages is not None:

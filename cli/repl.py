@@ -12,7 +12,6 @@ from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .attachments import Attachments
-from .echo import unechoed
 from .failures import lines
 from .interrupts import stopping
 from .plain_output import PlainOutput
@@ -233,5 +232,4 @@ def run_repl(
         streams.note(f"{name} goes with your first message")
     output = PlainOutput(streams, stream=stream, show_stats=True)
     reader = LineReader(streams.color)
-    with unechoed():
-        return Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft).run()
+    return Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft).run()
