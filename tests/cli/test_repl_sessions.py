@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -209,3 +210,43 @@ class TestTheOneUsedLast:
         self.damaged(home)
         with pytest.raises(saved_chat.DataError, match="no session header"):
             Conversation(home, flags=ChatFlags(model="fake", continue_last=True))
+
+
+class TestTheDayItBegan:
+    def aged(self, home: Path, session_id: str) -> None:
+        """As if it had been spoken on the last day of February 2024."""
+        path = home / "sessions" / f"{session_id}.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        noon = 1_709_208_000_000
+        for line in lines:
+            line["timestamp"] = noon
+            if "message" in line:
+                line["message"]["timestamp"] = noon
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def test_is_what_a_chat_that_goes_on_names(self, home: Path) -> None:
+        first = Conversation(home, "say one").first
+        self.aged(home, first)
+        assert Conversation(home, flags=ChatFlags(model="fake", resume=first)).chats[0].day == "2024-02-29"
+        assert Conversation(home, f"/load {first}").chats[1].day == "2024-02-29"
+        assert Conversation(home).chats[0].day is None
+
+    def test_also_in_a_copy_of_a_copy(self, home: Path) -> None:
+        first = Conversation(home, "say one").first
+        self.aged(home, first)
+        copy = Conversation(home, "say two", flags=ChatFlags(model="fake", resume=first, fork=True))
+        assert copy.first != first
+        again = Conversation(home, "say three", flags=ChatFlags(model="fake", resume=copy.first, fork=True))
+        assert again.chats[0].day == "2024-02-29"
+
+    @pytest.mark.parametrize("time", [None, "yesterday", 10**30])
+    def test_is_left_open_where_the_file_does_not_say(self, home: Path, time: object) -> None:
+        first = Conversation(home, "say one").first
+        path = home / "sessions" / f"{first}.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            line["timestamp"] = time
+            if "message" in line:
+                line["message"]["timestamp"] = time
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert read_session(path).day is None

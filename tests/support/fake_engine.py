@@ -77,6 +77,7 @@ class FakeChat:
         day: str | None = None,
     ) -> None:
         self.engine = engine
+        self.day = day
         self.system = system
         self.recorder: Recorder = Unrecorded()
         self.messages: list[Message] = []
