@@ -219,7 +219,7 @@ def row_reader(leaf: Any) -> tuple[str, RowReader]:
         return f"global:q{leaf.bits}g{leaf.group_size}", QuantizedRows()
     if kind == "ChunkedKVCache":
         return f"chunked:{leaf.chunk_size}", ChunkedRows(leaf.chunk_size)
-    if kind == "WindowKVCache":
+    if kind in ("WindowKVCache", "VisionWindowKVCache"):
         return f"local:{leaf.max_size}", WindowRows(leaf.max_size)
     raise UnsupportedCache(kind)
 

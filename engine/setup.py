@@ -6,23 +6,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 from mlx_lm.generate import generation_stream, wired_limit
-from mlx_lm.models.cache import make_prompt_cache
 
 from ..cache.budget import default_budget, default_queue_bytes
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
-from ..cache.window import use_window_caches
 from ..errors import CacheTrouble
 from .folders import cache_dir
+from .fresh_caches import FreshCaches
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
-from .options import EngineOptions
+from .options import EngineOptions, KVQuantization
 from .prompts import PromptRenderer
 from .reuse import Reuse
 from .runner import CallLog, ModelRunner
@@ -75,7 +74,10 @@ def release_streams() -> None:
 
 
 def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str], None]) -> Machinery:
-    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told."""
+    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told.
+
+    UsageError if the model can't work with the quantization that was asked for.
+    """
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
@@ -107,9 +109,9 @@ def _directory(options: EngineOptions) -> Path:
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
     """The store of this model's namespace, or less, with one line that says why."""
 
-    def make_caches() -> list[Any]:
-        return use_window_caches(make_prompt_cache(model.model))
-
+    make_caches = FreshCaches(model.model, options.kv_quantization)
+    if said := make_caches.check_quantization(model.name):
+        on_notice(said)
     if not options.cache.enabled:
         return Reuse(make_caches, None, None, b"", off=True)
     try:
@@ -117,12 +119,17 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
     except UnsupportedCache as error:
         on_notice(f"KV reuse is off: cache class {error} of this model can't be rewound; each turn is prefilled whole")
         return Reuse(make_caches, None, None, b"")
+    try:
+        check_round_trip(make_caches)
+    except ChangedLibrary as error:
+        on_notice(f"KV reuse is off: {error} isn't what it was when mlxchat was made; each turn is prefilled whole")
+        return Reuse(make_caches, None, None, b"")
     namespace = namespace_key(
         {
             "weights": model.fingerprint,
             "adapter": "",
             "dtype": model.dtype,
-            "kv_quantization": "",
+            "kv_quantization": _quantization_name(options.kv_quantization),
             "layout": layout.describe(),
             "processor": "",
             "tenant": options.cache.tenant,
@@ -130,6 +137,10 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         }
     )
     return Reuse(make_caches, layout, _store(options, namespace, on_notice), namespace)
+
+
+def _quantization_name(quantization: KVQuantization | None) -> str:
+    return "" if quantization is None else f"{quantization.bits} bits in groups of {quantization.group_size}"
 
 
 def _store(options: EngineOptions, namespace: bytes, on_notice: Callable[[str], None]) -> Store | None:

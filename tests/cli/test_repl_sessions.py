@@ -56,7 +56,7 @@ class Conversation:
         attachments = Attachments(model="fake", sees=True)
         output = PlainOutput(streams)
         try:
-            repl(self.chats[0], flags.request_options(), streams, output, self.typist, attachments, held).run()
+            repl(lambda: self.chats[0], flags.request_options(), streams, output, self.typist, attachments, held).run()
             self.last = held._current
         finally:
             held.close()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mlxchat.errors import ModelIncomplete
 from support.picture_files import png_file
 from support.run_program import PROGRAM, environment
 from support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal
@@ -253,3 +254,41 @@ def test_tab_completes_commands_and_the_paths_after_them(home: Path, tmp_path: P
         terminal.wait_for_prompt("/image")
         terminal.send(f" {tmp_path}/on\t")
         terminal.wait_for_prompt(f"/image {tmp_path}/only-one.png")
+
+
+def test_the_first_message_can_be_typed_while_the_model_loads(home: Path) -> None:
+    with opened(home, "-m", "slow") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("say early")
+        terminal.wait_for_prompt("say early")
+        terminal.send(ENTER)
+        terminal.wait_for("loading fake …")
+        terminal.wait_for(r"(?m)^early$")
+
+
+def test_what_the_model_has_to_say_comes_above_the_prompt(home: Path) -> None:
+    with opened(home, "-m", "loud") as terminal:
+        terminal.wait_for("the fake engine is loud")
+        terminal.line("say something")
+        terminal.wait_for(r"(?m)^something$")
+
+
+def test_ctrl_c_while_it_loads_gives_the_message_back(home: Path) -> None:
+    with opened(home, "-m", "slow") as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("say early")
+        terminal.wait_for("loading fake …")
+        terminal.send(CTRL_C)
+        terminal.wait_for_prompt("say early")
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_chat_and_keeps_what_was_typed(home: Path) -> None:
+    with opened(home, "-m", "broken") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("words that took long")
+        assert terminal.wait_for_exit() == ModelIncomplete.exit_code
+        assert "the fake engine is broken" in terminal.text
+    with opened(home) as second:
+        second.wait_for_prompt()
+        second.send(UP)
+        second.wait_for_prompt("words that took long")
