@@ -34,22 +34,30 @@ class WorkAhead:
         self._spare = spare or power_to_spare
         self._on = False
         self._files: Sequence[FilePart] = ()
+        self._pictures = False
 
-    def opened(self, chat: Preparing) -> None:
-        """The model is loaded: what any first message will need can be prefilled. Until then there is nothing to do."""
+    def opened(self, chat: Preparing, options: RequestOptions | None = None) -> None:
+        """The model is loaded: what any first message will need can be prefilled. Until then there is nothing to do.
+
+        options     those of this chat, if they are others than the first one's
+        """
+        self._options = options or self._options
         if self._on or self._spare():
             chat.prepare(self._options)
         self._chat = chat
 
-    def rest(self, files: Sequence[FilePart] = ()) -> None:
-        """The prompt is up, nothing is typed yet; `files` go with the next message."""
-        self._on, self._files = self._spare(), files
+    def rest(self, files: Sequence[FilePart] = (), pictures: bool = False) -> None:
+        """The prompt is up, nothing is typed yet; `files` go with the next message.
+
+        pictures    so do some, before its words, which then have to wait for them
+        """
+        self._on, self._files, self._pictures = self._spare(), files, pictures
         if self._on and self._chat is not None:
             self._chat.prepare(self._options)
 
     def typed(self, text: str, paused: bool) -> None:
         """The line now reads `text`. Worth a look where a word has ended, or when nothing was typed for a while."""
-        if self._chat is None or not self._on or not (paused or text[-1:].isspace()):
+        if self._chat is None or not self._on or self._pictures or not (paused or text[-1:].isspace()):
             return
         words = sendable(text)
         if words is not None:

@@ -41,6 +41,10 @@ class Loading:
         """The conversation, once there is one. Raises what loading raised, and KeyboardInterrupt."""
         return self._made.result()[1]
 
+    def engine(self) -> Engine:
+        """The engine, once there is one. Raises as `chat` does."""
+        return self._made.result()[0]
+
     def close(self) -> None:
         """Close the engine; one that is still loading is waited for: MLX is not to be left in the middle."""
         self._thread.join()

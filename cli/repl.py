@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..engine.events import Event
-from ..engine.messages import FilePart, Message, TextPart
+from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .ahead import WorkAhead
+from .attachments import Attachments
 from .cache_lines import cache_lines
-from .echo import unechoed
-from .engine_access import model_facts, new_chat, start_engine
 from .failures import lines
-from .input_sources import user_message
 from .interrupts import stopping
-from .loading import Loading
 from .plain_output import PlainOutput
 from .repl_commands import Typed, help_lines, understand
-from .saved_chat import SavedChat
+from .repl_sessions import ReplSessions
 from .stats_line import details, stats_line
 from .streams import Streams
 from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
-    from ..engine.engine import Engine
 
 LEAVE_WITHIN_S = 2.0
 
@@ -54,7 +50,8 @@ class Repl:
         streams: Streams,
         output: PlainOutput,
         reader: Reader,
-        files: Sequence[FilePart] = (),
+        attachments: Attachments,
+        sessions: ReplSessions,
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
         ahead: WorkAhead | None = None,
@@ -64,17 +61,24 @@ class Repl:
         self._streams = streams
         self._output = output
         self._reader = reader
-        self._files = list(files)
+        self._attachments = attachments
+        self._sessions = sessions
         self._clock = clock
         self._draft = draft
         self._ahead = ahead
         self._requests: list[RequestStats] = []
-        self._commands = {
+        self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/stats": self._stats,
             "/cache": self._cache,
             "/retry": self._retry,
             "/undo": self._undo,
+            "/image": self._image,
+            "/detach": self._detach,
+            "/sessions": lambda _: self._sessions.list(),
+            "/load": self._load,
+            "/rename": lambda name: self._sessions.rename(name),
+            "/search": lambda words: self._sessions.search(words),
             "/clear": self._clear,
         }
 
@@ -84,7 +88,7 @@ class Repl:
         while True:
             draft, self._draft = self._draft, ""
             if self._ahead is not None:
-                self._ahead.rest(self._files)
+                self._ahead.rest(self._attachments.files, bool(self._attachments.pictures))
             try:
                 line = self._reader.read(draft)
             except EOFError:
@@ -112,12 +116,20 @@ class Repl:
             return True
         try:
             if typed.command:
-                self._commands[typed.command]()
+                self._command(typed, line)
             elif typed.text.strip():
                 self._send(typed)
-        except KeyboardInterrupt:  # while the model was still loading
+        except KeyboardInterrupt:  # while the model was still loading, or a picture was fetched
             self._draft = line
         return False
+
+    def _command(self, typed: Typed, line: str) -> None:
+        assert typed.command is not None
+        try:
+            self._commands[typed.command](typed.argument)
+        except MlxchatError as error:
+            self._explain(error)
+            self._draft = line
 
     @property
     def _chat(self) -> Chat:
@@ -125,9 +137,9 @@ class Repl:
         return self._opened()
 
     def _send(self, typed: Typed) -> None:
-        message = user_message(typed.text, self._files)
-        self._files = []
-        if not self._turn(self._chat.ask(message, self._options)):
+        chat = self._chat
+        message = self._attachments.message(typed.text)
+        if not self._turn(chat.ask(message, self._options)):
             self._take_back(message)
 
     def _turn(self, events: Iterator[Event]) -> bool:
@@ -147,35 +159,57 @@ class Repl:
         return kept
 
     def _take_back(self, message: Message) -> None:
-        self._draft = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
-        self._files = [part for part in message.content if isinstance(part, FilePart)]
+        self._draft = self._attachments.take_back(message, self._streams.note)
 
-    def _retry(self) -> None:
+    def _image(self, source: str) -> None:
+        if source:
+            staged = self._attachments.stage(source)
+            self._streams.draw(staged.picture)
+            self._streams.note(f"{staged} goes with your next message")
+        elif self._attachments.names:
+            for number, name in enumerate(self._attachments.names, 1):
+                self._streams.note(f"{number}  {name}")
+        else:
+            self._streams.note("nothing goes with your next message; /image PATH or URL stages a picture")
+
+    def _detach(self, which: str) -> None:
+        for name in self._attachments.detach(which):
+            self._streams.note(f"{name} stays here")
+
+    def _load(self, which: str) -> None:
+        loaded = self._sessions.load(which)
+        chat = loaded.chat
+        self._opened, self._options, self._requests = (lambda: chat), loaded.options, []
+        self._attachments.clear()
+        if loaded.unanswered is not None:
+            self._take_back(loaded.unanswered)
+
+    def _retry(self, _: str) -> None:
         if any(message.role == "user" for message in self._chat.messages):
             self._turn(self._chat.retry(self._options))
         else:
-            self._streams.note("There is no message to answer again.")
+            self._streams.note("there is no message to answer again")
 
-    def _undo(self) -> None:
+    def _undo(self, _: str) -> None:
         message = self._chat.undo()
         if message is None:
-            self._streams.note("There is nothing to take back.")
+            self._streams.note("there is nothing to take back")
         else:
             self._take_back(message)
 
-    def _clear(self) -> None:
+    def _clear(self, _: str) -> None:
         self._chat.clear()
         self._requests = []
-        self._files = []
-        self._streams.note("A new chat.")
+        self._attachments.clear()
+        self._streams.note("a new chat")
 
-    def _help(self) -> None:
+    def _help(self, _: str) -> None:
         for line in help_lines():
             self._streams.note(line)
 
-    def _stats(self) -> None:
+    def _stats(self, _: str) -> None:
         if not self._requests:
-            self._streams.note("No answer yet.")
+            self._streams.note("no answer yet")
             return
         for line in (stats_line(self._requests[-1]), *details(self._requests[-1])):
             self._streams.note(line)
@@ -186,7 +220,7 @@ class Repl:
                 f"{sums['cached_tokens']:,} of them reused"
             )
 
-    def _cache(self) -> None:
+    def _cache(self, _: str) -> None:
         try:
             report = self._chat.cache_report()
         except MlxchatError as error:
@@ -198,51 +232,3 @@ class Repl:
     def _explain(self, error: MlxchatError) -> None:
         for line in lines(error):
             self._streams.note(line)
-
-
-def run_repl(saved: SavedChat, files: Sequence[FilePart], streams: Streams) -> int:
-    """Greet, then chat until the user leaves; the model loads meanwhile. The exit code. Raises what loading raises."""
-    from .line_reader import LineReader
-
-    flags, options = saved.flags, saved.flags.request_options()
-    facts = model_facts(flags.model_name)
-    streams.note(f"{facts.name} · context {facts.context_limit:,} tokens · /help, Ctrl-D to leave")
-    for part in files:
-        streams.note(f"{part.name} goes with your first message.")
-    ahead = None if flags.no_ahead else WorkAhead(options)
-    reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
-
-    def notice(line: str) -> None:
-        reader.above(lambda: streams.notice(line))
-
-    def open_chat(engine: Engine) -> Chat:
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder)
-        if ahead is not None:
-            ahead.opened(chat)
-        return chat
-
-    loading = Loading(lambda: start_engine(flags.engine_options(), notice), open_chat, reader.give_up)
-    loading.start()
-    output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
-    draft = "" if saved.unanswered is None else saved.unanswered.text
-    chat = _waiting(loading, facts.name, streams)
-    try:
-        with unechoed():
-            return Repl(chat, options, streams, output, reader, files, draft=draft, ahead=ahead).run()
-    finally:
-        loading.close()
-
-
-def _waiting(loading: Loading, name: str, streams: Streams) -> Callable[[], Chat]:
-    """Gives the chat; says what is waited for while there is none."""
-
-    def chat() -> Chat:
-        if loading.ready:
-            return loading.chat()
-        try:
-            streams.transient(f"loading {name} …")
-            return loading.chat()
-        finally:
-            streams.transient("")
-
-    return chat

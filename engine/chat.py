@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from .ahead import AheadRequest
 from .cache_report import CacheReport
@@ -33,6 +34,7 @@ class Chat:
 
     history     messages that were said before, without the system message; the recorder knows them
     recorder    is told of every change before the caller is
+    day         ISO, the day on which the history began, which templates may name; None for today
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Chat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self._engine = engine
         self._system = system
@@ -48,9 +51,11 @@ class Chat:
         self._recorder: Recorder = recorder or Unrecorded()
         self._begin()
         self.messages += history
+        self._day: str = day or date.today().isoformat()
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
+        self._day = date.today().isoformat()
         self._recorder.cleared()
         self._begin()
 
@@ -84,7 +89,7 @@ class Chat:
         The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
         """
         self._ahead.cancelled.set()
-        self._ahead = AheadRequest(next_number(), self._name, tuple(self.messages), options, draft, least)
+        self._ahead = AheadRequest(next_number(), self._name, tuple(self.messages), options, draft, least, self._day)
         self._engine.prepare(self._ahead)
         return self._ahead
 
@@ -124,7 +129,7 @@ class Chat:
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
         self._ahead.cancelled.set()
-        request = Request(next_number(), self._name, tuple(self.messages), options)
+        request = Request(next_number(), self._name, tuple(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)
         index = len(self.messages)

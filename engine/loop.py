@@ -113,7 +113,7 @@ class EngineLoop:
     def _work_ahead(self) -> None:
         request = self._ahead.request
         if request is not None:
-            sequence = self.conversations.of(request.conversation)
+            sequence = self.conversations.of(request.conversation, request.day)
             self.conversations.leave_all_but(sequence)
             self._ahead.step(sequence)
 
@@ -135,8 +135,8 @@ class EngineLoop:
 
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
-            return Sequence(UNLOGGED)
-        return self.conversations.of(request.conversation)
+            return Sequence(UNLOGGED, date=request.day)
+        return self.conversations.of(request.conversation, request.day)
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""

@@ -100,8 +100,10 @@ class FakeChat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self.engine = engine
+        self.day = day
         self.system = system
         self.recorder: Recorder = Unrecorded()
         self.messages: list[Message] = []
