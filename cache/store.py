@@ -271,11 +271,12 @@ class Store:
     def disown(self) -> None:
         """In a process forked from this one: hold nothing, write nothing, and leave the file to the parent."""
         self._index.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it is not here
-        self._closed = True
-        self._scratch.close()  # before anything frees an extent in what is the parent's file
-        self._writer.disown()
-        for entry in self._index:
-            self._index.remove(entry)
+        with self._index.lock:
+            self._closed = True
+            self._scratch.close()  # before anything frees an extent in what is the parent's file
+            self._writer.disown()
+            for entry in self._index:
+                self._index.remove(entry)
 
     def stats(self) -> StoreStats:
         """A snapshot of all counters."""
