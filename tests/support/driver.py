@@ -13,6 +13,7 @@ from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
 from mlxchat.cache.store import Store
 from mlxchat.cache.window import use_window_caches
+from mlxchat.engine.cache_setup import reaches_of
 from mlxchat.engine.cuts import calls, cuts
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.runner import CallLog, ModelRunner
@@ -23,7 +24,17 @@ from mlxchat.engine.stats import RequestStats
 class Driver:
     """One model with (folder given) or without a store. `off` recomputes every prompt from nothing."""
 
-    def __init__(self, model: Any, folder: Path | None, *, off: bool = False, window: bool = True) -> None:
+    def __init__(
+        self,
+        model: Any,
+        folder: Path | None,
+        *,
+        off: bool = False,
+        window: bool = True,
+        budget: int = 1 << 30,
+        queue: int = 1 << 28,
+        **store: Any,
+    ) -> None:
         def make() -> list[Any]:
             caches = make_prompt_cache(model)
             return use_window_caches(caches) if window else caches
@@ -33,14 +44,16 @@ class Driver:
         layout = Layout.of(use_window_caches(make_prompt_cache(model)))
         namespace = namespace_key({"layout": layout.describe()})
         self.store = (
-            Store(folder, namespace, 1 << 30, 1 << 28, self.troubles.append) if folder is not None and not off else None
+            Store(folder, namespace, budget, queue, self.troubles.append, reaches=reaches_of(layout), **store)
+            if folder is not None and not off
+            else None
         )
         self.reuse = Reuse(make, layout, self.store, namespace, off=off)
         self.sequences: dict[str, Sequence] = {}
         self.shapes: list[tuple[int, int]] = []
 
     def sequence(self, name: str) -> Sequence:
-        return self.sequences.setdefault(name, Sequence(len(self.sequences) + 1))
+        return self.sequences.setdefault(name, Sequence(len(self.sequences) + 1, name))
 
     def turn(
         self,
