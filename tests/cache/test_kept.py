@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -394,6 +395,31 @@ def test_a_deleted_conversation_is_erased_and_stays_so(open_store: Opener, tmp_p
     assert entry_at(second, LINE.place(BLOCK)).users == {"b"}
 
 
+def test_what_is_pinned_or_being_written_when_its_conversation_is_deleted_is_erased_later(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    files = FaultyFiles()
+    store = open_store(files=files)
+    fill(store, user="a", last=2)
+    fill(store, OTHER, user="b", last=2)
+    pinned = entry_at(store, LINE.place(BLOCK))
+    store.pin([pinned])
+    files.arrived.clear()
+    files.gate.clear()
+    put(store, LINE.place(3 * BLOCK), 3 * BLOCK, user="a")
+    assert files.arrived.wait(10)
+    gate = threading.Timer(0.2, files.gate.set)
+    gate.start()
+    store.leave("a")
+    assert store.drain(10)
+    gate.join()
+    assert read_back(store, [pinned]) == ([pinned], [])
+    store.unpin([pinned])
+    data = file_of(tmp_path).read_bytes()
+    assert not any(word in data for word in words(LINE, 3))
+    assert found(store, OTHER) == [0, 1]
+
+
 def test_planted_without_erasing_its_bytes_are_still_there(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,7 +479,8 @@ def test_old_files_of_other_models_make_room(open_store: Opener, tmp_path: Path)
         store = open_store(namespace)
         fill(store, line)
         store.close()
-        os.utime(file_of(tmp_path, namespace), (1000.0 + n, 1000.0 + n))
+        for path in (file_of(tmp_path, namespace), file_of(tmp_path, namespace).with_suffix(".json")):
+            os.utime(path, (1000.0 + n, 1000.0 + n))
     busy = open_store(others[0])
     own, folder = file_of(tmp_path), tmp_path / "kv"
     assert kept_folder.make_room(folder, own, 100 * ONE, None) == 76 * ONE

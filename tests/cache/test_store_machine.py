@@ -311,7 +311,7 @@ def test_planted_fault_an_extent_not_freed_whole_turns_it_red(tmp_path, monkeypa
 
 
 def test_planted_fault_a_deletion_that_takes_what_others_use_turns_it_red(tmp_path, monkeypatch):
-    def greedy(self, user, erase):
+    def greedy(self, user):
         for entry in list(self.users.get(user, ())):
             self.remove(entry)
         return []
