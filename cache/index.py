@@ -24,6 +24,7 @@ class Entry:
 
     users     the conversations that wrote, found or restored it
     used_at   when it was last needed, in seconds of the index's clock
+    secret    whether its bytes are to be erased before their extent is free
     """
 
     header: RecordHeader
@@ -35,6 +36,7 @@ class Entry:
     live: bool = False
     users: set[str] = field(default_factory=set)
     used_at: float = 0.0
+    secret: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -45,6 +47,7 @@ class Entry:
 class Index:
     """Entries by place and group. `free` is called with the extent of each entry that is gone for good.
 
+    erase     is called before that with the extent of an entry that was deleted with its conversation
     reaches   for each group of layers that doesn't need every block before a position: how many positions it needs
     now       seconds that idle records are counted in
     """
@@ -54,6 +57,7 @@ class Index:
         free: Callable[[Extent], None],
         reaches: Mapping[str, int] | None = None,
         now: Callable[[], float] = time.time,
+        erase: Callable[[Extent], None] | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.record_bytes = 0
@@ -61,6 +65,7 @@ class Index:
         self.limbo: set[Entry] = set()
         self.users: dict[str, set[Entry]] = {}
         self._free = free
+        self._erase = erase
         self._now = now
         self._places = Places()
         self._order = Order(self._places, reaches or {}, now)
@@ -117,12 +122,17 @@ class Index:
         extent, entry.extent, entry.payload = entry.extent, None, None
         self.limbo.discard(entry)
         if extent is not None:
-            self._free(extent)
+            self._give_back(entry, extent)
+
+    def _give_back(self, entry: Entry, extent: Extent) -> None:
+        if entry.secret and self._erase is not None:
+            self._erase(extent)
+        self._free(extent)
 
     def publish(self, entry: Entry, extent: Extent, checksum: int) -> None:
         """The record is on disk: its host memory is let go. One that was removed meanwhile gives its extent back."""
         if not entry.live and not entry.pins:
-            self._free(extent)
+            self._give_back(entry, extent)
             return
         entry.extent, entry.checksum, entry.payload = extent, checksum, None
 
@@ -154,17 +164,16 @@ class Index:
                 entry.users.add(user)
                 self.users.setdefault(user, set()).add(entry)
 
-    def leave(self, user: str, erase: Callable[[Extent], None]) -> list[Entry]:
-        """The conversation is gone: remove what only it used, its bytes erased first, and return it.
+    def leave(self, user: str) -> list[Entry]:
+        """The conversation is gone: remove what only it used, its bytes erased, and return it.
 
-        What is pinned keeps its bytes until it is unpinned.
+        What is pinned, or being written, keeps its bytes until it isn't any more.
         """
         gone = []
         for entry in list(self.users.get(user, ())):
             if entry.users == {user}:
                 gone.append(entry)
-                if entry.extent is not None and not entry.pins:
-                    erase(entry.extent)
+                entry.secret = True
                 self.remove(entry)
             else:
                 entry.users.discard(user)

@@ -41,7 +41,7 @@ class Keeping:
         """Forget what was deleted elsewhere meanwhile, and now and then write down who uses what."""
         deleted = self._kept.take_deleted()
         for user in deleted:
-            self._index.leave(user, self._room.scratch.erase)
+            self._index.leave(user)
         if deleted or self._clock() - self._noted_at >= _NOTES_EVERY_S:
             self._noted_at = self._clock()
             self._kept.save(self._index)

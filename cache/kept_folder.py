@@ -128,7 +128,11 @@ def _size(path: Path) -> int:
 
 
 def _used_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    """A program that only read its records still wrote its notes."""
+    times = [0.0]
+    for one in (path, path.with_suffix(".json")):
+        try:
+            times.append(one.stat().st_mtime)
+        except OSError:
+            pass
+    return max(times)

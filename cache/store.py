@@ -61,7 +61,7 @@ class Store:
         self._scratch = kept.scratch() if kept is not None else ScratchFile.nameless(directory, files)
         self.namespace = namespace
         self._counters = Counters(damaged=kept.damaged if kept is not None else 0)
-        self._index = Index(self._scratch.free, reaches, now)
+        self._index = Index(self._scratch.free, reaches, now, self._scratch.erase)
         self._room = Room(self._index, self._scratch, self._counters, budget_bytes)
         self._writer = Writer(self._room, queue_bytes, on_trouble, clock)
         self._reader = Reader(self._index, self._scratch, self._counters)
@@ -224,7 +224,7 @@ class Store:
     def leave(self, user: str) -> int:
         """The conversation is deleted: delete what only it used; how many records that was."""
         with self._index.lock:
-            return len(self._index.leave(user, self._scratch.erase))
+            return len(self._index.leave(user))
 
     def expire(self, seconds: float) -> int:
         """Delete what nobody has needed for so long, but for what is pinned; how many records that was."""
@@ -271,11 +271,12 @@ class Store:
     def disown(self) -> None:
         """In a process forked from this one: hold nothing, write nothing, and leave the file to the parent."""
         self._index.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it is not here
-        self._closed = True
-        self._scratch.close()  # before anything frees an extent in what is the parent's file
-        self._writer.disown()
-        for entry in self._index:
-            self._index.remove(entry)
+        with self._index.lock:
+            self._closed = True
+            self._scratch.close()  # before anything frees an extent in what is the parent's file
+            self._writer.disown()
+            for entry in self._index:
+                self._index.remove(entry)
 
     def stats(self) -> StoreStats:
         """A snapshot of all counters."""
