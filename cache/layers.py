@@ -211,7 +211,7 @@ class Layout:
 def row_reader(leaf: Any) -> tuple[str, RowReader]:
     """The group's name and the reader of a leaf that holds rows. Raises UnsupportedCache with the class's name."""
     kind = type(leaf).__name__
-    if kind == "KVCache":
+    if kind in ("KVCache", "PictureKVCache"):
         return "global", GlobalRows()
     if kind == "ConcatenateKVCache":
         return "global", ConcatenatedRows()
@@ -219,7 +219,7 @@ def row_reader(leaf: Any) -> tuple[str, RowReader]:
         return f"global:q{leaf.bits}g{leaf.group_size}", QuantizedRows()
     if kind == "ChunkedKVCache":
         return f"chunked:{leaf.chunk_size}", ChunkedRows(leaf.chunk_size)
-    if kind == "WindowKVCache":
+    if kind in ("WindowKVCache", "PictureWindowKVCache"):
         return f"local:{leaf.max_size}", WindowRows(leaf.max_size)
     raise UnsupportedCache(kind)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .encoding import Encoder, Ids
+from .image_spans import ImageSpan
 from .protect import Protector
 
-PieceKind = Literal["text", "control", "plain", "spliced"]
+PieceKind = Literal["text", "control", "plain", "spliced", "picture"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,15 @@ class Layout:
         """All ids in order."""
         return [one for piece in self.pieces for one in piece.ids]
 
+    def pictures(self) -> tuple[ImageSpan, ...]:
+        """The prompt's pictures in order."""
+        shown = {offset: picture for offset, picture in self._protector.picture_hits(self.text)}
+        return tuple(
+            ImageSpan(piece.first, piece.first + len(piece.ids), shown[piece.start])
+            for piece in self.pieces
+            if piece.kind == "picture"
+        )
+
     def position(self, offset: int) -> int:
         """The number of leading tokens that lie wholly before the character at `offset`.
 
@@ -97,11 +107,14 @@ class Layout:
     def _cut(self, marks: list[tuple[int, int, PieceKind, Ids]], edges: list[int]) -> None:
         at, first = 0, 0
         left: str | None = ""
+        shown = {offset: picture for offset, picture in self._protector.picture_hits(self.text)}
         for start, end, kind, ids in [*marks, (len(self.text), len(self.text), "control", ())]:
             inner = [edge for edge in edges if at < edge < start]
             for stop in (*inner, start):
                 if stop > at:
                     after = self.text[start:end] if kind == "control" and stop == start else ""
+                    if kind == "picture" and stop == start:
+                        after = shown[start].first
                     found = self._encode(left, at, stop, after)
                     self.pieces.append(Piece("text", at, stop, found, first, left))
                     first += len(found)
@@ -111,6 +124,8 @@ class Layout:
                 first += len(ids)
                 at = end
                 left = self.text[start:end] if kind == "control" else None
+                if kind == "picture":
+                    left = shown[start].last
 
     def _encode(self, before: str | None, start: int, end: int, after: str) -> Ids:
         return self._encoder.between(before, self._protector.restore(self.text[start:end]), after)
@@ -146,6 +161,7 @@ def _marks(
     marks: list[tuple[int, int, PieceKind, Ids]] = [(s.start, s.end, "spliced", s.ids) for s in splices]
     marks += [(a, b, "control", (ids[text[a:b]],)) for a, b in encoder.separators.find(text)]
     marks += [(a, b, "plain", encoder.plain(protector.restore(text[a:b]))) for a, b in protector.control_hits(text)]
+    marks += [(at, at + 1, "picture", picture.ids) for at, picture in protector.picture_hits(text)]
     # a splice wins over what the template wrote in the same place
     marks.sort(key=lambda mark: (mark[0], mark[2] != "spliced"))
     kept, at = [], 0
@@ -160,4 +176,7 @@ def _text_end(encoder: Encoder, protector: Protector, text: str, start: int) -> 
     """Where the ordinary text that begins at `start` ends, and the control token there ("" if it is something else)."""
     control = next(encoder.separators.find(text, start), (len(text), len(text)))
     plain = next(protector.control_hits(text, start), control)
+    picture = next(protector.picture_hits(text, start), None)
+    if picture is not None and picture[0] < min(plain[0], control[0]):
+        return picture[0], picture[1].first
     return (plain[0], "") if plain[0] < control[0] else (control[0], text[control[0] : control[1]])

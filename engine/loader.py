@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
-from . import backend, guard, models
+from . import backend, guard, models, vision_loader
 from .kv_shape import cache_shape, context_limit
 from .models import ModelFolder
 from .weights import WeightFile, fingerprint, read_header
@@ -25,7 +25,7 @@ EXPECTED_TOKENS = 8192
 class LoadedModel:
     """A model ready to run.
 
-    model              mlx-lm's module, weights evaluated
+    model              mlx-lm's module, or mlx-vlm's if `is_vision`; weights evaluated
     tokenizer          mlx-lm's TokenizerWrapper
     config             config.json as mlx-lm read it; generation_config as on disk, {} if absent
     eos_token_ids      every id that ends a turn
@@ -34,6 +34,9 @@ class LoadedModel:
     weight_bytes       bytes of all parameters in memory
     context_limit      most positions, prompt and answer together
     kv_bytes_per_token bytes that one more position adds to the KV cache of the global layers; None if unknown
+    is_vision          whether mlx-vlm runs it
+    processor          mlx-vlm's processor; None for a text model, and where `no_processor` says why not
+    processor_settings hex sha256 of what lays pictures out, "" without a processor
     """
 
     name: str
@@ -48,6 +51,10 @@ class LoadedModel:
     weight_bytes: int
     context_limit: int
     kv_bytes_per_token: int | None
+    is_vision: bool = False
+    processor: Any = None
+    no_processor: str = ""
+    processor_settings: str = ""
 
 
 def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> LoadedModel:
@@ -61,8 +68,14 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     config = guard.check_code(folder)
     files = [read_header(path) for path in models.weight_files(folder.path)]
     _check_memory(folder, config, files, expected_tokens)
+    is_vision = vision_loader.loads_vision(config, files)
+    processor, no_processor = None, ""
     with _quiet(), guard.view(folder) as shown, _named_errors(folder):
-        model, config = _load_model(shown)
+        if is_vision:
+            model, config = vision_loader.load_vision_model(shown)
+            processor, no_processor = vision_loader.load_processor(shown)
+        else:
+            model, config = _load_model(shown)
         tokenizer = _load_tokenizer(shown, config)
     generation = _generation_config(folder.path)
     kv = cache_shape(config, _itemsize(model))
@@ -79,6 +92,10 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
         weight_bytes=_parameter_bytes(model),
         context_limit=context_limit(config),
         kv_bytes_per_token=kv.bytes_per_token,
+        is_vision=is_vision,
+        processor=processor,
+        no_processor=no_processor,
+        processor_settings=vision_loader.processor_settings(folder.path, processor) if processor is not None else "",
     )
 
 
@@ -196,7 +213,7 @@ def _quiet() -> Iterator[None]:
         ("TOKENIZERS_PARALLELISM", "false"),
     ):
         os.environ.setdefault(name, value)
-    names = ("transformers", "huggingface_hub", "mlx_lm")
+    names = ("transformers", "huggingface_hub", "mlx_lm", "mlx_vlm")
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.ERROR)

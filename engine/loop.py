@@ -9,7 +9,7 @@ from typing import Any, cast
 import mlx.core as mx
 import numpy as np
 
-from ..cache.live import LiveCache
+from ..cache.live import LiveCache, as_elements
 from ..errors import EngineFailed, MlxchatError
 from .cuts import calls, cuts
 from .events import PrefillProgress, TurnFailed
@@ -100,16 +100,19 @@ class EngineLoop:
         run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
         if not request.uncached:
             self._leave_others(sequence)
-        ids = run.prompt.ids
-        run.stats.divergence = sequence.divergence(ids, request.messages)
-        live = run.reuse.begin(sequence, ids, run.stats)
+        ids, pictures = run.prompt.ids, run.prompt.pictures
+        shown = as_elements(ids, pictures)
+        run.stats.divergence = sequence.divergence(shown, request.messages, pictures)
+        run.stats.image_tokens = sum(span.image.tokens for span in pictures)
+        live = run.reuse.begin(sequence, shown, run.stats, pictures)
         if live.length and sequence.number:
-            self._runner.log.add(
-                request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
-            )
+            restored = ids[: live.length].tolist()
+            kind = run.stats.restore_kind
+            self._runner.log.add(request.number, sequence.number, 0, restored, pictures, restored=kind)
         self._turns.note_prompt(run)
         self._turns.close_at_budget(run)
-        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks))
+        whole = pictures if self._turns.whole_pictures else ()
+        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks), whole=whole)
         run.calls.extend(calls(live.length, ends))
         run.prefill_started = time.perf_counter()
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
@@ -132,7 +135,8 @@ class EngineLoop:
         length = len(run.prompt.ids)
         live = self._live(run)
         fed = mx.array(run.prompt.ids[start:end].astype(np.uint32))
-        logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
+        with self._turns.counting_pictures(run):
+            logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
             _begin(run.lazy)

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import DataError, TemplateError
 from .encoding import Encoder, Scanner
 from .layout import Layout, Splice, common_length, common_text
 from .marker_sets import markers_for
 from .markers import parse
+from .image_reader import ImageReader, sees_no_pictures
+from .image_spans import ImageSpan
 from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
-from .messages import Message
+from .messages import ImagePart, Message
 from .options import ThinkingOptions
-from .protect import MAX_SENTINELS, Protector, sentinel
+from .protect import MAX_SENTINELS, MOST_PICTURES, Protector, sentinel
 from .recorded import ReplyIds, answer_end, hidden_reasoning
-from .rendering import ChatTemplate, Plain, plain_message
+from .rendering import ChatTemplate, Plain, pictures_in, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
 from .tool_calls import ToolCallReader, parser_for
@@ -37,6 +40,7 @@ class Prompt:
     """A rendered request.
 
     ids             int32 [tokens]
+    pictures        where its pictures stand, in order
     text            what the template wrote
     marks           sorted, each with 0 < position <= tokens; a function of the request alone
     scaffold_text   what the generation prompt put behind the header of the model's turn; scaffold_ids its ids
@@ -49,6 +53,7 @@ class Prompt:
     scaffold_text: str
     scaffold_ids: tuple[int, ...]
     reasoning_open: bool
+    pictures: tuple[ImageSpan, ...] = ()
 
     def positions(self, *kinds: MarkKind) -> list[int]:
         """The positions of marks of these kinds (all if none is named), ascending, each once."""
@@ -65,6 +70,7 @@ class PromptRenderer:
     template        Jinja text; None: the tokenizer's own
     label           what to call the template in an error
     recent_turns    how many earlier user turns get a past_stable mark
+    images          lays pictures out; None for a model that sees none
     Raises TemplateError if there is no template.
     """
 
@@ -75,6 +81,7 @@ class PromptRenderer:
         label: str = "The model's template",
         *,
         recent_turns: int = 8,
+        images: ImageReader | None = None,
     ) -> None:
         self._template = ChatTemplate(tokenizer, template, label)
         source = self._template.source()
@@ -84,6 +91,9 @@ class PromptRenderer:
         self._content_scanner = Scanner([*self.encoder.control.ids, *self.markers.strings])
         self._parse_call = parser_for(tokenizer, self.markers, source)
         self._recent_turns = recent_turns
+        self.images = images
+        if images is not None:
+            images.learn_marker(self._template)
         self._edges = EdgeMemory()
         self._shapes: dict[tuple[bool | None, bool], Shape] = {}
 
@@ -180,6 +190,17 @@ class _Request:
         self._tools: list[Plain] = self._protector.protect(list(tools))
         self._plain: list[Plain] = self._protector.protect([plain_message(message) for message in messages])
         self._raw_tools = tools
+        pictures = [part for message in messages for part in message.content if isinstance(part, ImagePart)]
+        if pictures:
+            self._show(pictures)
+
+    def _show(self, pictures: list[ImagePart]) -> None:
+        images = self._owner.images
+        if images is None:
+            raise sees_no_pictures("this model")
+        if len(pictures) > MOST_PICTURES:
+            raise DataError(f"a conversation can't hold more than {MOST_PICTURES:,} pictures", "start a new one")
+        self._protector.show_pictures([images.prepare(part) for part in pictures], images.marker)
 
     def prompt(self) -> Prompt:
         owner, text = self._owner, self._render(self._plain, generation=True)
@@ -201,6 +222,7 @@ class _Request:
             scaffold_text=lead.scaffold,
             scaffold_ids=tuple(int(one) for one in ids[layout.position(scaffold_start) :]),
             reasoning_open=state.in_reasoning,
+            pictures=layout.pictures(),
         )
 
     def reply(self, prompt: Prompt, ends: Collection[int]) -> ReplyIds:
@@ -246,9 +268,19 @@ class _Request:
         return splicer.splices(text, self._messages, anchors)
 
     def _render(self, messages: Sequence[Plain], generation: bool = False) -> str:
-        return self._owner._template.render(
+        text = self._owner._template.render(
             messages, self._tools, generation=generation, thinking=self._thinking.enabled, date=self._date
         )
+        images = self._owner.images
+        count = sum(map(pictures_in, messages))
+        if images is None or not count:
+            return text
+        if text.count(images.marker) != count:
+            raise TemplateError(
+                f"the template shows {text.count(images.marker)} of this conversation's {count} pictures",
+                "Choose another with --template NAME|FILE.",
+            )
+        return self._protector.with_pictures(text)
 
     def _lead(self, text: str, shape: Shape) -> Lead:
         known = shape.after_tool if self._after_tool(len(self._messages)) else shape.after_user

@@ -8,7 +8,7 @@ end      after the reply: notes what was fed, pins what the next turn will need
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from ..cache.restore import restore
 from ..cache.store import Store
 from ..cache.trie import SequenceTrie
 from .cuts import PREFILL_STEP
-from .sequence import Sequence
+from .image_spans import ImageSpan
+from .sequence import Sequence as Conversation
 from .stats import RequestStats
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence; older ones go to disk or are let go
@@ -65,8 +66,13 @@ class Reuse:
 
     # -- begin -------------------------------------------------------------------------------------------------
 
-    def begin(self, sequence: Sequence, ids: Ids, stats: RequestStats) -> LiveCache:
-        """Give the sequence a live cache that holds the longest restorable prefix of `ids`, at most len(ids) - 1."""
+    def begin(
+        self, sequence: Conversation, ids: Ids, stats: RequestStats, pictures: Sequence[ImageSpan] = ()
+    ) -> LiveCache:
+        """Give the sequence a live cache that holds the longest restorable prefix of `ids`, at most len(ids) - 1.
+
+        ids    elements: the positions of `pictures` stand for what they show
+        """
         stats.prompt_tokens = len(ids)
         stats.common_prefix_tokens = self.trie.longest_match(ids)
         live = sequence.live
@@ -75,7 +81,8 @@ class Reuse:
             stats.shortfall_reason = self._why_off if stats.common_prefix_tokens else "none"  # type: ignore[assignment]
             sequence.live = self.fresh()
         else:
-            sequence.live = self._restored(sequence, ids, stats)
+            sequence.live = self._restored(sequence, ids, stats, pictures)
+        sequence.pictures = sequence.live.pictures = pictures
         position = sequence.live.length
         stats.cached_tokens = position
         stats.prefill_tokens = len(ids) - position
@@ -88,17 +95,21 @@ class Reuse:
         layout = self.layout if self.layout is not None else Layout((), None, 0)
         return LiveCache(self._make_caches(), layout, self._namespace)
 
-    def _restored(self, sequence: Sequence, ids: Ids, stats: RequestStats) -> LiveCache:
+    def _restored(
+        self, sequence: Conversation, ids: Ids, stats: RequestStats, pictures: Sequence[ImageSpan]
+    ) -> LiveCache:
         assert self._planner is not None
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
         while True:
-            plan = self._planner.plan(ids, keys.keys, sequence.live, len(ids) - 1, stats.common_prefix_tokens)
+            known = stats.common_prefix_tokens
+            plan = self._planner.plan(ids, keys.keys, sequence.live, len(ids) - 1, known, pictures)
             self._keep_branch(sequence, plan)
             if not plan.uses_live:
                 sequence.live = None  # its memory goes before the restore asks for as much again
             live = sequence.live if sequence.live is not None else self.fresh()
+            live.pictures = ()  # what follows hands elements over, not ids
             if plan.position == 0:
                 break
             if self.store is None or not plan.entries:
@@ -112,7 +123,7 @@ class Reuse:
         assert live.length == plan.position
         return live
 
-    def _keep_branch(self, sequence: Sequence, plan: Plan) -> None:
+    def _keep_branch(self, sequence: Conversation, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
         live = sequence.live
         if live is not None and plan.position < (sequence.stable if sequence.drops_reply else live.length):
@@ -133,7 +144,7 @@ class Reuse:
 
     # -- record ------------------------------------------------------------------------------------------------
 
-    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
+    def record_prefill(self, sequence: Conversation, start: int, end: int, kind: str | None, tail: bool) -> int:
         """After a prefill call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
 
         The rows of every anchor of this prompt lie in its whole blocks or in the one `tail`, so rows are written once.
@@ -150,14 +161,15 @@ class Reuse:
                 checkpointer.blocks(start, end, wait=True)
                 if tail:
                     checkpointer.tail(end, wait=True)
-                if live.layout.states is not None and end % PREFILL_STEP == 0:
+                cuts_picture = any(span.inside(end) for span in sequence.pictures)
+                if live.layout.states is not None and end % PREFILL_STEP == 0 and not cuts_picture:
                     checkpointer.state(live.state_now("step"), wait=True)
                 self._displace_states(live, checkpointer)
                 written = checkpointer.bytes_written
         live.compact()
         return written
 
-    def record_decode(self, sequence: Sequence, dropped: bool) -> int:
+    def record_decode(self, sequence: Conversation, dropped: bool) -> int:
         """After a decode call: the block that it completed, unless the template will drop this part of the reply."""
         live = sequence.live
         assert live is not None
@@ -176,7 +188,7 @@ class Reuse:
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
 
-    def abandon(self, sequence: Sequence) -> None:
+    def abandon(self, sequence: Conversation) -> None:
         """After a failure: what was fed stays known, the live caches, in whatever state they are, are let go."""
         if sequence.live is not None:
             self.trie.add(sequence.live.ids)
@@ -184,7 +196,7 @@ class Reuse:
 
     # -- end ---------------------------------------------------------------------------------------------------
 
-    def end(self, sequence: Sequence) -> None:
+    def end(self, sequence: Conversation) -> None:
         """Note what was fed, and pin what the next turn will go back to."""
         live = sequence.live
         assert live is not None
@@ -192,20 +204,20 @@ class Reuse:
         self.trie.add(sequence.fed)
         self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
 
-    def _pin(self, sequence: Sequence, stable: Ids, keys: list[bytes]) -> None:
+    def _pin(self, sequence: Conversation, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
         if self.store is None or self._planner is None or not len(stable):
             return
-        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0).entries)
+        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0, sequence.pictures).entries)
         while len(sequence.pins) > PINNED_TURNS:
             self.store.unpin(sequence.pins.popleft())
 
-    def unpin(self, sequence: Sequence) -> None:
+    def unpin(self, sequence: Conversation) -> None:
         """The conversation is no longer the current one: its records may be evicted."""
         while self.store is not None and sequence.pins:
             self.store.unpin(sequence.pins.popleft())
 
-    def park(self, sequence: Sequence) -> int:
+    def park(self, sequence: Conversation) -> int:
         """Checkpoint the live sequence so that its memory can be freed; returns the bytes handed to the writer.
 
         A reply that the template will drop is not written: nothing will ever go back to its end.
@@ -224,7 +236,7 @@ class Reuse:
                 checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
 
-    def drop_live(self, sequence: Sequence) -> int:
+    def drop_live(self, sequence: Conversation) -> int:
         """Park, then free the memory."""
         written = self.park(sequence)
         sequence.live = None

@@ -15,10 +15,12 @@ from mlx_lm.models.cache import make_prompt_cache
 from ..cache.budget import default_budget, default_queue_bytes
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.picture_mask import use_picture_masks
 from ..cache.store import Store
 from ..cache.window import use_window_caches
 from ..errors import CacheTrouble
 from .folders import cache_dir
+from .image_reader import ImageReader
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
@@ -30,6 +32,7 @@ from .scripted import Gate, Script
 from .switches import Switches
 from .template_files import resolve as resolve_template
 from .turn import TurnBuilder
+from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class EngineInfo:
     template: str
     reasoning: bool
     tools: bool
+    vision: bool
     reuse: bool
     cache_directory: str | None
 
@@ -79,14 +83,15 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
-    renderer = PromptRenderer(tokenizer, source, label)
+    vision = _vision(model)
+    renderer = PromptRenderer(tokenizer, source, label, images=vision.reader if vision is not None else None)
     script = None
     if switches.script is not None:
         encode = lambda text: list(tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
-    turns = TurnBuilder(model, renderer, switches, script)
-    runner = ModelRunner(model.model, CallLog(switches.call_log))
+    turns = TurnBuilder(model, renderer, switches, script, vision)
+    runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
     info = EngineInfo(
         model=model.name,
@@ -94,10 +99,21 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         template=label,
         reasoning=renderer.markers.has_reasoning,
         tools=bool(tokenizer.has_tool_calling),
+        vision=vision is not None and vision.reader is not None and vision.reader.works,
         reuse=reuse.works,
         cache_directory=str(_directory(options)) if reuse.store is not None else None,
     )
     return Machinery(info, model, renderer, runner, loop, reuse.store)
+
+
+def _vision(model: LoadedModel) -> VisionModel | None:
+    """The calls and the pictures of a model of mlx-vlm; None for one of mlx-lm."""
+    if not model.is_vision:
+        return None
+    reader = None
+    if model.processor is not None:
+        reader = ImageReader(model.processor, model.tokenizer, placeholder_id(model.model))
+    return VisionModel(model.model, reader)
 
 
 def _directory(options: EngineOptions) -> Path:
@@ -108,7 +124,12 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
     """The store of this model's namespace, or less, with one line that says why."""
 
     def make_caches() -> list[Any]:
-        return use_window_caches(make_prompt_cache(model.model))
+        if not model.is_vision:
+            return use_window_caches(make_prompt_cache(model.model))
+        from mlx_vlm.models import cache  # a second to import, which text models don't pay
+
+        caches = use_window_caches(cache.make_prompt_cache(model.model.language_model))
+        return use_picture_masks(caches) if sees_whole_pictures(model.model) else caches
 
     if not options.cache.enabled:
         return Reuse(make_caches, None, None, b"", off=True)
@@ -124,7 +145,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
             "dtype": model.dtype,
             "kv_quantization": "",
             "layout": layout.describe(),
-            "processor": "",
+            "processor": model.processor_settings,
             "tenant": options.cache.tenant,
             "rank": "0/1",
         }

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
 import mlx.core as mx
 
-from ..errors import ContextExceeded
+from ..errors import ContextExceeded, ModelUnsupported
 from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
+from .image_reader import sees_no_pictures
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, Message, TextPart
+from .messages import Generated, ImagePart, Message, TextPart
 from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
@@ -24,12 +27,22 @@ from .sequence import Sequence
 from .stats import rate
 from .switches import Switches
 from .tool_calls import reply_of
+from .vision_model import VisionModel
 
 
 class TurnBuilder:
     """Turns a request into a Run and a finished Run into its message, by one model's tokenizer and template."""
 
-    def __init__(self, model: LoadedModel, renderer: PromptRenderer, switches: Switches, script: Script | None) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        renderer: PromptRenderer,
+        switches: Switches,
+        script: Script | None,
+        vision: VisionModel | None = None,
+    ) -> None:
+        self.whole_pictures = vision is not None and vision.whole
+        self._vision = vision
         self.end_ids = model.eos_token_ids | frozenset(renderer.turn_end_ids)
         self._model = model
         self._renderer = renderer
@@ -60,10 +73,20 @@ class TurnBuilder:
     def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
         if request.ids is not None:
             return Prompt(request.ids, "", (), "", (), reasoning_open=False)
+        self._check_pictures(request)
         options = request.options
         return self._renderer.render(
             request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
         )
+
+    def _check_pictures(self, request: Request) -> None:
+        if self._renderer.images is None and any(
+            isinstance(part, ImagePart) for message in request.messages for part in message.content
+        ):
+            if self._model.is_vision:
+                cause = f"{self._model.name}'s picture processor can't be loaded: {self._model.no_processor}"
+                raise ModelUnsupported(cause, "ask without pictures, or use another model")
+            raise sees_no_pictures(self._model.name)
 
     def _feeding(self, request: Request, recorded: Recorded, sequence: Sequence, prompt: Prompt, room: int) -> Feeding:
         options = request.options
@@ -107,6 +130,16 @@ class TurnBuilder:
         length = len(run.prompt.ids)
         run.sequence.scaffold = (length - len(run.prompt.scaffold_ids), length)
         run.sequence.drops_reply = False
+
+    @contextmanager
+    def counting_pictures(self, run: Run) -> Iterator[None]:
+        """Around a call that prefills: what the vision tower had to do for it."""
+        features = self._vision.features if self._vision is not None else None
+        before = (features.encoded, features.reused) if features is not None else (0, 0)
+        yield
+        if features is not None:
+            run.stats.images_encoded += features.encoded - before[0]
+            run.stats.image_features_reused += features.reused - before[1]
 
     # -- during ------------------------------------------------------------------------------------------------
 
