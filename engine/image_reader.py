@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,9 +156,8 @@ class ImageReader:
 
 def sees_no_pictures(name: str) -> ModelUnsupported:
     """The error for a picture that a text-only model is asked about."""
-    return ModelUnsupported(
-        f"{name} is a text-only model and sees no pictures", "use a vision model: mlxchat models list"
-    )
+    hint = "use a vision model: mlxchat models list shows which are here"
+    return ModelUnsupported(f"{name} is a text-only model and sees no pictures", hint)
 
 
 def _file_key(source: str) -> tuple[str, int, int] | None:
@@ -168,7 +166,7 @@ def _file_key(source: str) -> tuple[str, int, int] | None:
         return source, 0, 0
     with contextlib.suppress(OSError, ValueError):
         stat = Path(source).stat()
-        return os.path.abspath(source), stat.st_mtime_ns, stat.st_size  # noqa: PTH100: a link's own name
+        return str(Path(source).absolute()), stat.st_mtime_ns, stat.st_size
     return None
 
 

@@ -52,6 +52,7 @@ class Layout:
         self.text = text
         self._encoder = encoder
         self._protector = protector
+        self._shown = dict(protector.picture_hits(text))
         self.pieces: list[Piece] = []
         self._cut(_marks(encoder, protector, text, splices), sorted(set(edges)))
         self._ends = [piece.end for piece in self.pieces]
@@ -61,11 +62,15 @@ class Layout:
         """All ids in order."""
         return [one for piece in self.pieces for one in piece.ids]
 
+    @property
+    def picture_offsets(self) -> list[int]:
+        """Where pictures stand in the text, ascending."""
+        return list(self._shown)
+
     def pictures(self) -> tuple[ImageSpan, ...]:
         """The prompt's pictures in order."""
-        shown = {offset: picture for offset, picture in self._protector.picture_hits(self.text)}
         return tuple(
-            ImageSpan(piece.first, piece.first + len(piece.ids), shown[piece.start])
+            ImageSpan(piece.first, piece.first + len(piece.ids), self._shown[piece.start])
             for piece in self.pieces
             if piece.kind == "picture"
         )
@@ -107,14 +112,13 @@ class Layout:
     def _cut(self, marks: list[tuple[int, int, PieceKind, Ids]], edges: list[int]) -> None:
         at, first = 0, 0
         left: str | None = ""
-        shown = {offset: picture for offset, picture in self._protector.picture_hits(self.text)}
         for start, end, kind, ids in [*marks, (len(self.text), len(self.text), "control", ())]:
             inner = [edge for edge in edges if at < edge < start]
             for stop in (*inner, start):
                 if stop > at:
                     after = self.text[start:end] if kind == "control" and stop == start else ""
                     if kind == "picture" and stop == start:
-                        after = shown[start].first
+                        after = self._shown[start].first
                     found = self._encode(left, at, stop, after)
                     self.pieces.append(Piece("text", at, stop, found, first, left))
                     first += len(found)
@@ -125,7 +129,7 @@ class Layout:
                 at = end
                 left = self.text[start:end] if kind == "control" else None
                 if kind == "picture":
-                    left = shown[start].last
+                    left = self._shown[start].last
 
     def _encode(self, before: str | None, start: int, end: int, after: str) -> Ids:
         return self._encoder.between(before, self._protector.restore(self.text[start:end]), after)

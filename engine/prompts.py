@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ..errors import DataError, TemplateError
 from .encoding import Encoder, Scanner
+from .image_reader import ImageReader, sees_no_pictures
+from .image_spans import ImageSpan
 from .layout import Layout, Splice, common_length, common_text
 from .marker_sets import markers_for
 from .markers import parse
-from .image_reader import ImageReader, sees_no_pictures
-from .image_spans import ImageSpan
 from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
 from .messages import ImagePart, Message
 from .options import ThinkingOptions

@@ -49,15 +49,15 @@ class FeatureCache:
         """Bytes held."""
         return sum(features.nbytes for features in self._kept.values())
 
-    def get(self, digest: bytes, encode: Callable[[], ImageFeatures]) -> ImageFeatures:
-        """The features of a picture, encoded now if they aren't held."""
+    def get(self, digest: bytes, encode: Callable[[], ImageFeatures], *, again: bool = False) -> ImageFeatures:
+        """The features of a picture, encoded now if they aren't held. `again`: a later part of the same picture."""
         features = self._kept.get(digest)
         if features is None:
             features = encode()
             self.encoded += 1
             self._kept[digest] = features
         else:
-            self.reused += 1
+            self.reused += not again
         self._kept.move_to_end(digest)
         while self.nbytes > self._most_bytes and len(self._kept) > 1:
             self._kept.popitem(last=False)

@@ -7,6 +7,7 @@ sequence, and masks know the pictures of the one call that is under way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -62,7 +63,8 @@ class VisionModel:
         for span in spans:
             low, high = max(start, span.start), min(start + ids.size, span.end)
             here, rows = slice(low - start, high - start), slice(low - span.start, high - span.start)
-            features = self.features.get(span.digest, lambda image=span.image: self.encode(image))  # type: ignore[misc]
+            encode = partial(self.encode, span.image)
+            features = self.features.get(span.digest, encode, again=start > span.start)
             embeds[:, here] = features.embeds[:, rows]
             if features.per_layer is not None:
                 per_layer[:, here] = features.per_layer[:, rows]

@@ -386,9 +386,7 @@ def make(folder: Path, family: VisionFamily, seed: int = 0) -> Path:
         template = template.replace(name, value)
     tiny_tokenizer.write(folder, text, _tokenizer_config(spec, closing), template)
     config = json.loads(json.dumps(spec.config))
-    config.update(
-        {"model_type": family, "architectures": ["Tiny"], "eos_token_id": [ids[closing]], "vocab_size": VOCAB}
-    )
+    config.update(model_type=family, architectures=["Tiny"], eos_token_id=[ids[closing]], vocab_size=VOCAB)
     config.update({name: ids[token] for name, token in spec.ids.items()})
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "preprocessor_config.json").write_text(json.dumps(spec.preprocessor), encoding="utf-8")
