@@ -70,7 +70,7 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     _check_memory(folder, config, files, expected_tokens)
     is_vision = vision_loader.loads_vision(config, files)
     processor, no_processor = None, ""
-    with _quiet(), guard.view(folder) as shown, _named_errors(folder):
+    with _quiet(), guard.view(folder) as shown, _named_errors(folder, "mlx-vlm" if is_vision else "mlx-lm"):
         if is_vision:
             model, config = vision_loader.load_vision_model(shown)
             processor, no_processor = vision_loader.load_processor(shown)
@@ -134,9 +134,20 @@ def _load_tokenizer(shown: Path, config: dict[str, Any]) -> Any:
 
     return load_tokenizer(
         shown,
-        {"local_files_only": True, "trust_remote_code": False},
+        {"local_files_only": True, "trust_remote_code": False, **_template_of_old(shown)},
         eos_token_ids=config.get("eos_token_id"),
     )
+
+
+def _template_of_old(shown: Path) -> dict[str, str]:
+    """The template of folders that keep it in a file of its own kind (the first vision models do)."""
+    if (shown / "chat_template.jinja").exists():
+        return {}
+    try:
+        template = json.loads((shown / "chat_template.json").read_text(encoding="utf-8"))["chat_template"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {"chat_template": template} if isinstance(template, str) else {}
 
 
 def _generation_config(path: Path) -> dict[str, Any]:
@@ -177,7 +188,7 @@ def _parameter_bytes(model: Any) -> int:
 
 
 @contextlib.contextmanager
-def _named_errors(folder: ModelFolder) -> Iterator[None]:
+def _named_errors(folder: ModelFolder, library: str = "mlx-lm") -> Iterator[None]:
     """Turn what the libraries raise for a folder that doesn't fit together into one of our lines."""
     try:
         yield
@@ -189,7 +200,7 @@ def _named_errors(folder: ModelFolder) -> Iterator[None]:
         ) from error
     except (KeyError, TypeError, AttributeError, NotImplementedError, ImportError) as error:
         raise ModelUnsupported(
-            f"{folder.name} can't be built by mlx-lm: {_first_line(error)}", "another conversion of it may work"
+            f"{folder.name} can't be built by {library}: {_first_line(error)}", "another conversion of it may work"
         ) from error
     except (ValueError, OSError, RuntimeError) as error:
         raise ModelIncomplete(

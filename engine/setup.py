@@ -16,6 +16,7 @@ from ..cache.budget import default_budget, default_queue_bytes
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
 from ..cache.picture_mask import use_picture_masks
+from ..cache.picture_records import PictureRecords
 from ..cache.store import Store
 from ..cache.window import use_window_caches
 from ..errors import CacheTrouble
@@ -32,6 +33,7 @@ from .scripted import Gate, Script
 from .switches import Switches
 from .template_files import resolve as resolve_template
 from .turn import TurnBuilder
+from .vision_features import FeatureCache
 from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
 
@@ -83,13 +85,16 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
-    vision = _vision(model)
-    renderer = PromptRenderer(tokenizer, source, label, images=vision.reader if vision is not None else None)
+    reader = None
+    if model.processor is not None:
+        reader = ImageReader(model.processor, tokenizer, placeholder_id(model.model))
+    renderer = PromptRenderer(tokenizer, source, label, images=reader)
     script = None
     if switches.script is not None:
         encode = lambda text: list(tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
+    vision = _vision(model, reader, reuse) if model.is_vision else None
     turns = TurnBuilder(model, renderer, switches, script, vision)
     runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
@@ -99,21 +104,17 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         template=label,
         reasoning=renderer.markers.has_reasoning,
         tools=bool(tokenizer.has_tool_calling),
-        vision=vision is not None and vision.reader is not None and vision.reader.works,
+        vision=reader is not None and reader.works,
         reuse=reuse.works,
         cache_directory=str(_directory(options)) if reuse.store is not None else None,
     )
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 
 
-def _vision(model: LoadedModel) -> VisionModel | None:
-    """The calls and the pictures of a model of mlx-vlm; None for one of mlx-lm."""
-    if not model.is_vision:
-        return None
-    reader = None
-    if model.processor is not None:
-        reader = ImageReader(model.processor, model.tokenizer, placeholder_id(model.model))
-    return VisionModel(model.model, reader)
+def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> VisionModel:
+    """The calls of a model of mlx-vlm; what its vision tower made is kept with the KV, in the same store."""
+    records = PictureRecords(reuse.store) if reuse.store is not None else None
+    return VisionModel(model.model, reader, FeatureCache(records))
 
 
 def _directory(options: EngineOptions) -> Path:

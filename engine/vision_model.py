@@ -23,13 +23,14 @@ class VisionModel:
     """Engine thread only.
 
     model      mlx-vlm's module; its `language_model` owns the caches
+    features   what its vision tower made so far
     reader     lays pictures out and gives what the vision tower takes; None if the processor couldn't be loaded
     whole      whether a picture must be fed by one call: its positions see each other, later ones too
     """
 
-    def __init__(self, model: Any, reader: ImageReader | None) -> None:
+    def __init__(self, model: Any, reader: ImageReader | None, features: FeatureCache) -> None:
         self.reader = reader
-        self.features = FeatureCache()
+        self.features = features
         self.whole = sees_whole_pictures(model)
         self._model = model
         self._several_dimensions = hasattr(model.language_model, "get_rope_index")
