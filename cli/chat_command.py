@@ -89,6 +89,16 @@ def chat(
             "-f", "--file", help="Send a text file along; may be repeated; - is stdin.", panel=_INPUT, metavar="FILE"
         ),
     ] = None,
+    image: Annotated[
+        list[str] | None,
+        _option(
+            "-i",
+            "--image",
+            help="Send a picture along: a file, a URL, or - for stdin; may be repeated.",
+            panel=_INPUT,
+            metavar="PATH|URL",
+        ),
+    ] = None,
     turns: Annotated[
         str | None,
         _option("--turns", help="Several turns: a message per line, or JSONL.", panel=_INPUT, metavar="FILE"),

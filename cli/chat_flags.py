@@ -33,6 +33,7 @@ class ChatFlags:
     seed: int | None = None
     option: list[str] | None = None
     file: list[str] | None = None
+    image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
     continue_last: bool = False
@@ -78,11 +79,14 @@ class ChatFlags:
             ("--offline", "--yes", self.offline and self.yes),
             ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
             ("--turns", "-f", self.turns is not None and bool(self.file)),
+            ("--turns", "-i", self.turns is not None and bool(self.image)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
         ):
             if clash:
                 raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        if self.model is not None and not self.model.strip():
+            raise UsageError("-m takes the name of a model", "mlxchat models list shows what is here")
         if self.fork and not self.resumes:
             raise UsageError("--fork needs a chat to fork", "name it: -c for the one used last, or -r ID")
         for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):

@@ -22,9 +22,16 @@ def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> En
 
 
 def new_chat(
-    engine: Engine, system: str | None, history: Sequence[Message] = (), recorder: Recorder | None = None
+    engine: Engine,
+    system: str | None,
+    history: Sequence[Message] = (),
+    recorder: Recorder | None = None,
+    day: str | None = None,
 ) -> Chat:
-    """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`."""
+    """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
+
+    `day` (ISO) is what templates may name as today; None: today.
+    """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder)
+    return Chat(engine, system, history, recorder, day)

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter, WordCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
 from ..engine.folders import state_dir
-from .repl_commands import COMMANDS, wants_more
+from .repl_commands import ARGUMENTS, COMMANDS, wants_more
 
 HISTORY_FILE = "prompt-history"
 
@@ -50,6 +51,23 @@ def open_history() -> History:
         return InMemoryHistory()
 
 
+class CommandCompleter(Completer):
+    """Completes commands, and the path after those that take one."""
+
+    def __init__(self) -> None:
+        self._commands = WordCompleter(list(COMMANDS), sentence=True)
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What could stand where the cursor is."""
+        command, space, rest = document.text_before_cursor.lstrip().partition(" ")
+        if not space:
+            return self._commands.get_completions(document, complete_event)
+        if ARGUMENTS.get(command, "").startswith("PATH"):
+            return self._paths.get_completions(Document(rest), complete_event)
+        return ()
+
+
 class LineReader:
     """Reads what the user types, several lines where they ask for them."""
 
@@ -58,7 +76,7 @@ class LineReader:
             multiline=True,
             key_bindings=_keys(),
             history=open_history(),
-            completer=WordCompleter(list(COMMANDS), sentence=True),
+            completer=CommandCompleter(),
             complete_while_typing=False,
             enable_open_in_editor=True,
             enable_suspend=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
@@ -31,6 +32,7 @@ class Chat:
 
     history     messages that were said before, without the system message; the recorder knows them
     recorder    is told of every change before the caller is
+    day         ISO, the day on which the history began, which templates may name; None for today
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Chat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self._engine = engine
         self._system = system
@@ -46,10 +49,12 @@ class Chat:
         self._recorder: Recorder = recorder or Unrecorded()
         self._begin()
         self.messages += history
+        self._day: str = day or date.today().isoformat()
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
         self._begin()
+        self._day = date.today().isoformat()
         self._recorder.cleared()
 
     def _begin(self) -> None:
@@ -99,7 +104,7 @@ class Chat:
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
-        request = Request(next_number(), self._name, tuple(self.messages), options)
+        request = Request(next_number(), self._name, tuple(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)
         index = len(self.messages)

@@ -90,8 +90,9 @@ class EngineLoop:
 
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
-            return Sequence(UNLOGGED)
-        return self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
+            return Sequence(UNLOGGED, date=request.day)
+        new = Sequence(len(self.sequences) + 1, date=request.day)
+        return self.sequences.setdefault(request.conversation, new)
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""

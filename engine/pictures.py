@@ -55,7 +55,7 @@ def open_picture(source: str, *, max_pixels: int = MOST_PIXELS) -> Picture:
     """
     if source.startswith("data:"):
         return decode_picture(data_url_bytes(source), "the data: URL", max_pixels=max_pixels)
-    return decode_picture(_file_bytes(source), source, max_pixels=max_pixels)
+    return decode_picture(file_bytes(source), source, max_pixels=max_pixels)
 
 
 def decode_picture(data: bytes, name: str, *, max_pixels: int = MOST_PIXELS) -> Picture:
@@ -96,23 +96,40 @@ def data_url_bytes(source: str) -> bytes:
         raise DataError(f"the data: URL is not base64: {error}", hint) from error
 
 
-def _file_bytes(source: str) -> bytes:
-    """The bytes of a regular file: a pipe or a device named in a transcript could block or never end."""
+def data_url(data: bytes) -> str:
+    """The bytes of a picture's file as a data: URL of its type. Raises DataError if they are none."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            kind = Image.MIME.get(image.format or "", "application/octet-stream")
+    except UnidentifiedImageError as error:
+        raise DataError("the data is not a picture", _KINDS) from error
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def file_bytes(source: str, *, name: str | None = None, pipes: bool = False) -> bytes:
+    """The bytes of a file, by its path or file: URL; `name` stands in error lines.
+
+    pipes    take a named pipe too, which somebody may have to fill; never a device: it might never end
+    Raises InputError, and DataError if it is larger than MOST_BYTES.
+    """
+    name = name or source
     parts = urlsplit(source) if "://" in source else None
     if parts is not None and parts.scheme != "file":
-        raise InputError(f"{source} is not on this machine", "fetch it, or give it with -i, which does")
+        raise InputError(f"{name} is not on this machine", "fetch it, or give it with -i, which does")
     try:
         path = Path(source if parts is None else unquote(parts.path))
         kind = path.stat().st_mode
-        if not stat.S_ISREG(kind):
-            raise InputError(f"{source} is {'a folder' if stat.S_ISDIR(kind) else 'no file'}", "name a picture")
+        if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):
+            raise InputError(f"{name} is {'a folder' if stat.S_ISDIR(kind) else 'no file'}", "name a picture")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
-        raise InputError(f"can't read {source}: {cause}", "check the name and its permissions") from error
+        raise InputError(f"can't read {name}: {cause}", "check the name and its permissions") from error
     if len(data) > MOST_BYTES:
-        raise DataError(f"{source} is larger than {MOST_BYTES // 1_000_000} MB", "save a smaller copy")
+        raise DataError(f"{name} is larger than {MOST_BYTES // 1_000_000} MB", "save a smaller copy")
     return data
 
 

@@ -60,7 +60,7 @@ class TurnBuilder:
         if len(prompt.ids) >= limit:
             raise ContextExceeded(
                 f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
-                "shorten it, or start a new conversation with /new",
+                "make it shorter, or begin a new chat",
             )
         parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
         draw = self._draw(request, prompt)

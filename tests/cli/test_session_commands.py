@@ -77,7 +77,7 @@ def test_list(saved: Saved) -> None:
 
 def test_list_of_nothing(tmp_path: Path) -> None:
     done = run_program("sessions", "list", environ={"MLXCHAT_HOME": str(tmp_path / "new")}, fake=False)
-    assert done == Ended(0, "", "No chat is saved yet.\n")
+    assert done == Ended(0, "", "no chat is saved yet\n")
     assert not (tmp_path / "new").exists(), "looking makes nothing"
 
 
@@ -114,7 +114,7 @@ def test_search(saved: Saved) -> None:
     assert saved.json("search", "colour")["matches"] == [
         {"id": ONE, "message_id": "m1", "role": "assistant", "excerpt": "A colour."}
     ]
-    assert saved.run("search", "absent") == Ended(0, "", "No saved chat holds that.\n")
+    assert saved.run("search", "absent") == Ended(0, "", "no saved chat holds that\n")
     assert "\x1b" not in saved.run("search", "red").out
 
 

@@ -74,6 +74,7 @@ class FakeChat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self.engine = engine
         self.system = system

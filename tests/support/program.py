@@ -21,6 +21,7 @@ def install(target: Any = chat_run) -> None:
     target.start_engine = FakeEngine.start
     target.new_chat = FakeChat
     target.ensure_model = no_download
+    target.sees_pictures = lambda model, offline: model == "seeing"
 
 
 if __name__ == "__main__":
