@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import weakref
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +43,8 @@ class ImageReader:
         self._marker: str | None = None
         self._layouts: OrderedDict[bytes, PreparedImage] = OrderedDict()
         self._arrays: dict[bytes, dict[str, mx.array]] = {}
-        self._seen: OrderedDict[int, tuple[ImagePart, bytes]] = OrderedDict()
-        self._files: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._seen: dict[int, tuple[weakref.ref[ImagePart], bytes]] = {}
+        self._sources: OrderedDict[Any, bytes] = OrderedDict()
 
     @property
     def marker(self) -> str:
@@ -73,40 +75,36 @@ class ImageReader:
         picture. Raises InputError or DataError if it can't be read, ModelUnsupported if the processor can't take it.
         """
         known = self._seen.get(id(part))
-        digest = known[1] if known is not None and known[0] is part else self._known_file(part.source)
+        digest = known[1] if known is not None and known[0]() is part else self._sources.get(_source_key(part.source))
         layout = self._layouts.get(digest) if digest is not None else None
         if layout is None:
-            picture = open_picture(part.source)
-            layout = self._lay_out(picture, part.source)
-        _remember(self._seen, id(part), (part, layout.digest))
+            layout = self._lay_out(open_picture(part.source))
+        if known is None or known[0]() is not part:
+            self._seen[id(part)] = weakref.ref(part), layout.digest
+            weakref.finalize(part, self._seen.pop, id(part), None)
         _remember(self._layouts, layout.digest, layout)
-        if (key := _file_key(part.source)) is not None:
-            _remember(self._files, key, layout.digest)
+        _remember(self._sources, _source_key(part.source), layout.digest)
         return layout
 
-    def arrays(self, image: PreparedImage) -> dict[str, mx.array]:
-        """What the vision tower gets: pixel values and, by family, grids and masks. Kept only until asked for.
+    def arrays(self, digest: bytes, source: str) -> dict[str, mx.array]:
+        """What the vision tower gets of a picture: pixel values and, by family, grids and masks. Not kept.
 
-        Raises InputError if the file has changed since its message was sent.
+        Raises InputError if the file has changed since its message was sent, or what `open_picture` raises.
         """
-        found = self._arrays.pop(image.digest, None)
+        found = self._arrays.pop(digest, None)
         if found is None:
-            picture = open_picture(image.source)
-            if bytes.fromhex(picture.digest) != image.digest:
-                raise InputError(f"{image.source} has changed since its message was sent", "attach it again")
-            self._lay_out(picture, image.source)
-            found = self._arrays.pop(image.digest)
+            picture = open_picture(source)
+            if bytes.fromhex(picture.digest) != digest:
+                raise InputError(f"{source[:200]} has changed since its message was sent", "attach it again")
+            self._lay_out(picture)
+            found = self._arrays.pop(digest)
         return found
 
     def forget_arrays(self) -> None:
         """Let go of pixels that turned out not to be needed."""
         self._arrays.clear()
 
-    def _known_file(self, source: str) -> bytes | None:
-        key = _file_key(source)
-        return self._files.get(key) if key is not None else None
-
-    def _lay_out(self, picture: Picture, source: str) -> PreparedImage:
+    def _lay_out(self, picture: Picture) -> PreparedImage:
         """Run the processor on one picture alone: what it makes of a picture never depends on its neighbours."""
         from PIL import Image
 
@@ -123,16 +121,15 @@ class ImageReader:
             ) from error
         ids = [int(one) for one in np.array(fields["input_ids"]).reshape(-1)]
         self._arrays[digest] = {k: _array(v) for k, v in fields.items() if k not in _TEXT_FIELDS and v is not None}
-        return self._layout(digest, source, ids, self._grid(fields))
+        return self._layout(digest, ids, self._grid(fields))
 
-    def _layout(self, digest: bytes, source: str, ids: list[int], grid: tuple[int, int, int] | None) -> PreparedImage:
+    def _layout(self, digest: bytes, ids: list[int], grid: tuple[int, int, int] | None) -> PreparedImage:
         at = [index for index, one in enumerate(ids) if one in self._control]
         if self._placeholder not in ids or not at:
             raise ModelUnsupported("this model's processor gives pictures no place in the prompt", "use another model")
         low, high = at[0], at[-1] + 1
         return PreparedImage(
             digest=digest,
-            source=source,
             lead=self._decode(ids[:low]),
             ids=tuple(ids[low:high]),
             tail=self._decode(ids[high:]),
@@ -156,18 +153,17 @@ class ImageReader:
 
 def sees_no_pictures(name: str) -> ModelUnsupported:
     """The error for a picture that a text-only model is asked about."""
-    hint = "use a vision model: mlxchat models list shows which are here"
-    return ModelUnsupported(f"{name} is a text-only model and sees no pictures", hint)
+    hint = "leave them out, or choose a model with vision (-m)"
+    return ModelUnsupported(f"{name} is a text model and can't see pictures", hint)
 
 
-def _file_key(source: str) -> tuple[str, int, int] | None:
-    """A file by name, time and size; data: URLs are their own name."""
-    if source.startswith("data:"):
-        return source, 0, 0
-    with contextlib.suppress(OSError, ValueError):
-        stat = Path(source).stat()
-        return str(Path(source).absolute()), stat.st_mtime_ns, stat.st_size
-    return None
+def _source_key(source: str) -> tuple[str | bytes, int, int]:
+    """A file by name, time and size; what has no file, by what it says (a data: URL is as long as its picture)."""
+    if not source.startswith("data:"):
+        with contextlib.suppress(OSError, ValueError):
+            stat = Path(source).stat()
+            return str(Path(source).absolute()), stat.st_mtime_ns, stat.st_size
+    return hashlib.sha256(source.encode()).digest(), 0, 0
 
 
 def _remember(memory: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -14,7 +14,6 @@ class PreparedImage:
     """One picture as a model's processor lays it out in a prompt.
 
     digest       sha256 of the pixels, 32 bytes
-    source       where the pixels can be read again
     lead, tail   ordinary text that the processor puts before and behind the picture's own ids
     ids          the ids of its span: placeholders, and control tokens around and between them
     first, last  the texts of the first and last id, beside which neighbouring text is tokenized
@@ -23,7 +22,6 @@ class PreparedImage:
     """
 
     digest: bytes
-    source: str
     lead: str
     ids: tuple[int, ...]
     tail: str
@@ -40,11 +38,12 @@ class PreparedImage:
 
 @dataclass(frozen=True)
 class ImageSpan:
-    """A picture at the positions [start, end) of a prompt."""
+    """A picture at the positions [start, end) of a prompt. `source` is where its pixels can be read again."""
 
     start: int
     end: int
     image: PreparedImage
+    source: str
 
     @property
     def digest(self) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .encoding import Encoder, Ids
-from .image_spans import ImageSpan
+from .image_spans import PreparedImage
 from .protect import Protector
 
 PieceKind = Literal["text", "control", "plain", "spliced", "picture"]
@@ -67,13 +67,10 @@ class Layout:
         """Where pictures stand in the text, ascending."""
         return list(self._shown)
 
-    def pictures(self) -> tuple[ImageSpan, ...]:
-        """The prompt's pictures in order."""
-        return tuple(
-            ImageSpan(piece.first, piece.first + len(piece.ids), self._shown[piece.start])
-            for piece in self.pieces
-            if piece.kind == "picture"
-        )
+    def pictures(self) -> list[tuple[int, int, PreparedImage]]:
+        """(start, end, picture) of the prompt's pictures in order, as token positions."""
+        shown = [piece for piece in self.pieces if piece.kind == "picture"]
+        return [(piece.first, piece.first + len(piece.ids), self._shown[piece.start]) for piece in shown]
 
     def position(self, offset: int) -> int:
         """The number of leading tokens that lie wholly before the character at `offset`.

@@ -230,6 +230,7 @@ class EngineLoop:
         self._runner.settle(live)
         run.lazy = None
         self._turns.finish(run)
+        self._turns.forget_pixels()
         run.reuse.end(run.sequence)
         if self._drop_live:
             run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)

@@ -190,17 +190,17 @@ class _Request:
         self._tools: list[Plain] = self._protector.protect(list(tools))
         self._plain: list[Plain] = self._protector.protect([plain_message(message) for message in messages])
         self._raw_tools = tools
-        pictures = [part for message in messages for part in message.content if isinstance(part, ImagePart)]
-        if pictures:
-            self._show(pictures)
+        self._pictures = [part for message in messages for part in message.content if isinstance(part, ImagePart)]
+        if self._pictures:
+            self._show_pictures()
 
-    def _show(self, pictures: list[ImagePart]) -> None:
+    def _show_pictures(self) -> None:
         images = self._owner.images
         if images is None:
             raise sees_no_pictures("this model")
-        if len(pictures) > MOST_PICTURES:
+        if len(self._pictures) > MOST_PICTURES:
             raise DataError(f"a conversation can't hold more than {MOST_PICTURES:,} pictures", "start a new one")
-        self._protector.show_pictures([images.prepare(part) for part in pictures], images.marker)
+        self._protector.show_pictures([images.prepare(part) for part in self._pictures], images.marker)
 
     def prompt(self) -> Prompt:
         owner, text = self._owner, self._render(self._plain, generation=True)
@@ -222,7 +222,9 @@ class _Request:
             scaffold_text=lead.scaffold,
             scaffold_ids=tuple(int(one) for one in ids[layout.position(scaffold_start) :]),
             reasoning_open=state.in_reasoning,
-            pictures=layout.pictures(),
+            pictures=tuple(
+                ImageSpan(*place, part.source) for place, part in zip(layout.pictures(), self._pictures, strict=True)
+            ),
         )
 
     def reply(self, prompt: Prompt, ends: Collection[int]) -> ReplyIds:

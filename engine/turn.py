@@ -79,6 +79,11 @@ class TurnBuilder:
             request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
         )
 
+    def forget_pixels(self) -> None:
+        """At the end of a request: pictures whose features or KV were there already need no pixels."""
+        if self._renderer.images is not None:
+            self._renderer.images.forget_arrays()
+
     def _check_pictures(self, request: Request) -> None:
         if self._renderer.images is None and any(
             isinstance(part, ImagePart) for message in request.messages for part in message.content

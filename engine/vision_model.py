@@ -15,7 +15,7 @@ import numpy as np
 
 from ..cache.picture_mask import mask_pictures
 from .image_reader import ImageReader
-from .image_spans import ImageSpan, PreparedImage, overlapping, rope_positions
+from .image_spans import ImageSpan, overlapping, rope_positions
 from .vision_features import FeatureCache, ImageFeatures
 
 
@@ -64,7 +64,7 @@ class VisionModel:
         for span in spans:
             low, high = max(start, span.start), min(start + ids.size, span.end)
             here, rows = slice(low - start, high - start), slice(low - span.start, high - span.start)
-            encode = partial(self.encode, span.image)
+            encode = partial(self.encode, span)
             features = self.features.get(span.digest, encode, again=start > span.start)
             embeds[:, here] = features.embeds[:, rows]
             if features.per_layer is not None:
@@ -82,11 +82,11 @@ class VisionModel:
             inputs["deepstack_visual_embeds"] = [mx.concatenate(list(layer)) for layer in zip(*deepstack, strict=True)]
         return inputs
 
-    def encode(self, image: PreparedImage) -> ImageFeatures:
-        """Run the vision tower on one picture, and embed its span."""
+    def encode(self, span: ImageSpan) -> ImageFeatures:
+        """Run the vision tower on one picture, and embed its span. Raises what the reader's `arrays` raises."""
         assert self.reader is not None
-        fields = self.reader.arrays(image)
-        ids = mx.array(image.ids, mx.uint32)[None]
+        fields = self.reader.arrays(span.digest, span.source)
+        ids = mx.array(span.image.ids, mx.uint32)[None]
         made = self._model.get_input_embeddings(ids, mask=mx.ones_like(ids), **fields)
         deepstack = made.deepstack_visual_embeds
         features = ImageFeatures(

@@ -119,7 +119,7 @@ def test_positions_of_any_part_are_those_of_the_whole() -> None:
 
 def _span(start: int, grid: tuple[int, int, int]) -> ImageSpan:
     count = grid[0] * grid[1] * grid[2]
-    return ImageSpan(start, start + count, PreparedImage(b"", "", "", (1,) * count, "", "", "", 1, grid))
+    return ImageSpan(start, start + count, PreparedImage(b"", "", (1,) * count, "", "", "", 1, grid), "")
 
 
 def test_a_text_only_model_refuses_pictures_in_one_line(tmp_path: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_text_only_model_refuses_pictures_in_one_line(tmp_path: Any) -> None:
         (event,) = chat.ask(says("What is it?", part), _options())
         assert isinstance(event, TurnFailed)
         assert event.error.code == "model_unsupported"
-        assert event.error.message == "model is a text-only model and sees no pictures"
+        assert event.error.message == "model is a text model and can't see pictures"
         assert chat.messages == []
     finally:
         engine.close()
