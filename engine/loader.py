@@ -14,8 +14,10 @@ from typing import Any
 
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
 from . import backend, guard, models, vision_loader
+from .image_reader import ImageReader
 from .kv_shape import cache_shape, context_limit
 from .models import ModelFolder
+from .vision_kind import has_vision
 from .weights import WeightFile, fingerprint, read_header
 
 EXPECTED_TOKENS = 8192
@@ -107,6 +109,16 @@ def load_tokenizer(folder: ModelFolder) -> tuple[Any, dict[str, Any]]:
     config = guard.check_code(folder)
     with _quiet(), guard.view(folder) as shown, _named_errors(folder):
         return _load_tokenizer(shown, config), config
+
+
+def image_reader_of(folder: ModelFolder, config: dict[str, Any], tokenizer: Any) -> ImageReader | None:
+    """What lays pictures out for a model of which only `tokenizer` is loaded; None if it takes none."""
+    placeholder = config.get("image_token_id", config.get("image_token_index"))
+    if not has_vision(config) or not guard.is_vision_architecture(config) or not isinstance(placeholder, int):
+        return None
+    with _quiet(), guard.view(folder) as shown:
+        processor, _ = vision_loader.load_processor(shown)
+    return ImageReader(processor, tokenizer, placeholder) if processor is not None else None
 
 
 def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[WeightFile], tokens: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import mlx.core as mx
 import numpy as np
 
-from ..cache.live import LiveCache, as_elements
+from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
 from .cuts import calls, cuts
 from .events import PrefillProgress, TurnFailed
@@ -102,10 +102,9 @@ class EngineLoop:
         if not request.uncached:
             self._leave_others(sequence)
         ids, pictures = run.prompt.ids, run.prompt.pictures
-        shown = as_elements(ids, pictures)
-        run.stats.divergence = sequence.divergence(shown, request.messages, pictures)
+        run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
         run.stats.image_tokens = sum(span.image.tokens for span in pictures)
-        live = run.reuse.begin(sequence, shown, run.stats, pictures)
+        live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
         if live.length and sequence.number:
             restored = ids[: live.length].tolist()
             kind = run.stats.restore_kind

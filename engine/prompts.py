@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import DataError, TemplateError
 from .encoding import Encoder, Scanner
@@ -19,6 +17,7 @@ from .markers import parse
 from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
 from .messages import ImagePart, Message
 from .options import ThinkingOptions
+from .prompt import Prompt
 from .protect import MAX_SENTINELS, MOST_PICTURES, Protector, sentinel
 from .recorded import ReplyIds, answer_end, hidden_reasoning
 from .rendering import ChatTemplate, Plain, pictures_in, plain_message
@@ -33,35 +32,6 @@ __all__ = ["Mark", "MarkKind", "Prompt", "PromptRenderer"]
 
 
 _BY_TEMPLATE = ThinkingOptions()
-
-
-@dataclass(frozen=True, eq=False)
-class Prompt:
-    """A rendered request.
-
-    ids             int32 [tokens]
-    pictures        where its pictures stand, in order
-    text            what the template wrote
-    marks           sorted, each with 0 < position <= tokens; a function of the request alone
-    scaffold_text   what the generation prompt put behind the header of the model's turn; scaffold_ids its ids
-    reasoning_open  whether the model's first token is reasoning
-    """
-
-    ids: NDArray[np.int32]
-    text: str
-    marks: tuple[Mark, ...]
-    scaffold_text: str
-    scaffold_ids: tuple[int, ...]
-    reasoning_open: bool
-    pictures: tuple[ImageSpan, ...] = ()
-
-    def positions(self, *kinds: MarkKind) -> list[int]:
-        """The positions of marks of these kinds (all if none is named), ascending, each once."""
-        return sorted({mark.position for mark in self.marks if not kinds or mark.kind in kinds})
-
-    def position_of(self, kind: MarkKind) -> int | None:
-        """The last position of this kind, None if there is none."""
-        return max((mark.position for mark in self.marks if mark.kind == kind), default=None)
 
 
 class PromptRenderer:
