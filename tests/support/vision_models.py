@@ -372,8 +372,20 @@ SPECS: dict[VisionFamily, Spec] = {
 FAMILIES: tuple[VisionFamily, ...] = tuple(SPECS)
 
 
-def make(folder: Path, family: VisionFamily, seed: int = 0) -> Path:
-    """A complete model folder of a tiny model of `family`."""
+_WIDE = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "num_heads")
+_WIDE_TOO = ("embed_dim", "out_hidden_size", "block_dim", "block_ff_dim", "projector_hidden_size")
+
+
+def _widened(config: Any, scale: int) -> Any:
+    """The config with everything `scale` times as wide; heads are as wide as before, there are more of them."""
+    if not isinstance(config, dict):
+        return config
+    wide = (*_WIDE, *_WIDE_TOO)
+    return {k: v * scale if k in wide and isinstance(v, int) else _widened(v, scale) for k, v in config.items()}
+
+
+def make(folder: Path, family: VisionFamily, seed: int = 0, scale: int = 1) -> Path:
+    """A complete model folder of a tiny model of `family`, or of one `scale` times as wide."""
     from support import tiny_tokenizer
 
     spec = SPECS[family]
@@ -385,7 +397,7 @@ def make(folder: Path, family: VisionFamily, seed: int = 0) -> Path:
     for name, value in (("@OPEN@", opening), ("@CLOSE@", closing), ("@MODEL@", model), ("@IMAGE@", spec.image)):
         template = template.replace(name, value)
     tiny_tokenizer.write(folder, text, _tokenizer_config(spec, closing), template)
-    config = json.loads(json.dumps(spec.config))
+    config = _widened(json.loads(json.dumps(spec.config)), scale)
     config.update(model_type=family, architectures=["Tiny"], eos_token_id=[ids[closing]], vocab_size=VOCAB)
     config.update({name: ids[token] for name, token in spec.ids.items()})
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
