@@ -30,7 +30,7 @@ from mlxchat.engine.stats import RequestStats
 from paired import ratio
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from support import vision_models  # noqa: E402
+from support import vision_models
 
 ONE_TOKEN = RequestOptions(SamplingOptions(temp=0, max_tokens=1))
 WORDS = "the picture shows a window, a layer, a block and what is before them; say which is which. "
@@ -84,9 +84,7 @@ class Host:
     def _run(self, stats: RequestStats) -> Run:
         picture_ms = 1000 * self._picture_s
         ms = stats.ttft_ms - picture_ms
-        return Run(
-            stats.prompt_tokens, stats.image_tokens, stats.prefill_tokens, stats.images_encoded, ms, picture_ms
-        )
+        return Run(stats.prompt_tokens, stats.image_tokens, stats.prefill_tokens, stats.images_encoded, ms, picture_ms)
 
 
 def measure(family: str, pairs: int, scale: int, work: Path) -> list[tuple[Run, Run]]:

@@ -215,11 +215,11 @@ def row_reader(leaf: Any) -> tuple[str, RowReader]:
         return "global", GlobalRows()
     if kind == "ConcatenateKVCache":
         return "global", ConcatenatedRows()
-    if kind == "QuantizedKVCache":
+    if kind in ("QuantizedKVCache", "PictureQuantizedKVCache"):
         return f"global:q{leaf.bits}g{leaf.group_size}", QuantizedRows()
     if kind == "ChunkedKVCache":
         return f"chunked:{leaf.chunk_size}", ChunkedRows(leaf.chunk_size)
-    if kind in ("WindowKVCache", "PictureWindowKVCache"):
+    if kind in ("WindowKVCache", "VisionWindowKVCache", "PictureWindowKVCache"):
         return f"local:{leaf.max_size}", WindowRows(leaf.max_size)
     raise UnsupportedCache(kind)
 

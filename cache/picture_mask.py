@@ -12,38 +12,39 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
 from .layers import flatten
-from .window import WindowKVCache
+from .window import VisionWindowKVCache, WindowKVCache
 
 Ranges = Sequence[tuple[int, int]]
 
 
-class PictureKVCache(KVCache):  # type: ignore[misc]
-    """KVCache whose mask shows `pictures`, the ranges of positions that the next call feeds whole."""
+class _SeesPictures:
+    """A cache whose mask shows `pictures`, the ranges of positions that the next call feeds whole."""
 
     pictures: Ranges = ()
+    offset: int
 
     def make_mask(self, N: int, return_array: bool = False, window_size: int | None = None) -> Any:  # noqa: N803
-        """Stock's mask, or bool [N, offset + N] with the pictures' squares open."""
+        """The cache's own mask; or bool [N, rows seen] with the pictures' squares open, inside a window too."""
+        make: Any = super().make_mask  # type: ignore[misc]
         if not self.pictures:
-            return super().make_mask(N, return_array=return_array, window_size=window_size)
-        mask = super().make_mask(N, return_array=True, window_size=window_size)
-        return _open(mask, self.pictures, self.offset, 0)
-
-
-class PictureWindowKVCache(WindowKVCache):
-    """WindowKVCache whose mask shows `pictures`."""
-
-    pictures: Ranges = ()
-
-    def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> Any:  # noqa: N803
-        """The window's mask, with the pictures' squares open: inside a picture the window doesn't count."""
-        if not self.pictures:
-            return super().make_mask(N, window_size=window_size, return_array=return_array)
-        mask = super().make_mask(N, window_size=window_size, return_array=True)
+            return make(N, return_array=return_array, window_size=window_size)
+        mask = make(N, return_array=True, window_size=window_size)
         return _open(mask, self.pictures, self.offset, self.offset + N - mask.shape[-1])
+
+
+class PictureKVCache(_SeesPictures, KVCache):  # type: ignore[misc]
+    """KVCache."""
+
+
+class PictureQuantizedKVCache(_SeesPictures, QuantizedKVCache):  # type: ignore[misc]
+    """QuantizedKVCache."""
+
+
+class PictureWindowKVCache(_SeesPictures, VisionWindowKVCache):  # type: ignore[misc]
+    """The window cache of mlx-vlm's models."""
 
 
 def _open(mask: mx.array, pictures: Ranges, row: int, column: int) -> mx.array:
@@ -64,7 +65,9 @@ def _picture_cache(cache: Any) -> Any:
     kind = type(cache).__name__
     if kind == "KVCache":
         return PictureKVCache()
-    if kind == "WindowKVCache":
+    if kind == "QuantizedKVCache":
+        return PictureQuantizedKVCache(group_size=cache.group_size, bits=cache.bits)
+    if isinstance(cache, WindowKVCache):
         return PictureWindowKVCache(cache.max_size)
     return cache
 
@@ -72,7 +75,7 @@ def _picture_cache(cache: Any) -> Any:
 @contextmanager
 def mask_pictures(caches: list[Any], pictures: Ranges) -> Iterator[None]:
     """For one call: its pictures, as ranges of positions that it feeds whole."""
-    leaves = [leaf for leaf in flatten(caches) if isinstance(leaf, PictureKVCache | PictureWindowKVCache)]
+    leaves = [leaf for leaf in flatten(caches) if isinstance(leaf, _SeesPictures)]
     for leaf in leaves:
         leaf.pictures = pictures
     try:

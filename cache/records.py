@@ -166,6 +166,14 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
     ValueError if the payload doesn't fit the header.
     """
     views = payload_views(header, payload)
+    head = record_head(header)
+    parts: list[Buffer] = [head, *views]
+    struct.pack_into("<I", head, _CRC_AT, _checksum(parts))
+    return parts
+
+
+def record_head(header: RecordHeader, checksum: int = 0) -> bytearray:
+    """A record up to its first tensor."""
     place, group = header.place, header.group.encode()
     head = bytearray(header.blob_offset)
     blob_bytes = len(header.safetensors_header) + header.payload_bytes
@@ -176,7 +184,7 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
         RECORD_VERSION,
         header.blob_offset,
         blob_bytes,
-        0,
+        checksum,
         place.length,
         header.position,
         header.row_start,
@@ -187,18 +195,20 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
     )
     tail = place.ids + group
     head[_FIXED.size : _FIXED.size + len(tail)] = tail
-    parts: list[Buffer] = [head, header.safetensors_header, *views]
-    struct.pack_into("<I", head, _CRC_AT, _checksum(parts))
-    return parts
+    return head + header.safetensors_header
 
 
 def _checksum(parts: Sequence[Buffer]) -> int:
     """crc32 of a record in parts, the first of which reaches past the checksum's own bytes."""
-    crc = zlib.crc32(memoryview(parts[0])[:_CRC_AT])
-    crc = zlib.crc32(memoryview(parts[0])[_CRC_END:], crc)
+    crc = head_checksum(parts[0])
     for part in parts[1:]:
         crc = zlib.crc32(part, crc)
     return crc
+
+
+def head_checksum(head: Buffer) -> int:
+    """The checksum of a record as far as `head` goes, which is past the checksum's own bytes."""
+    return zlib.crc32(memoryview(head)[_CRC_END:], zlib.crc32(memoryview(head)[:_CRC_AT]))
 
 
 def stored_checksum(head: Buffer) -> int:

@@ -140,6 +140,16 @@ def chat(
     cache_bytes: Annotated[
         str | None, _option("--cache-bytes", help="Its largest size, such as 2GB.", panel=_CACHE, metavar="SIZE")
     ] = None,
+    no_ahead: Annotated[
+        bool, _option("--no-ahead", help="Don't prefill while you read and type.", panel=_CACHE)
+    ] = False,
+    kv_bits: Annotated[
+        int | None, _option("--kv-bits", help="Keep full-attention KV in 4 or 8 bits.", panel=_CACHE, metavar="N")
+    ] = None,
+    kv_group_size: Annotated[
+        int | None,
+        _option("--kv-group-size", help="Values that share a scale: 32, 64 or 128.", panel=_CACHE, metavar="N"),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
+from .kv_flags import kv_quantization
 from .sampling_settings import read_settings
 from .sizes import parse_size
 from .streams import ColorChoice
@@ -49,6 +50,9 @@ class ChatFlags:
     no_cache: bool = False
     cache_dir: str | None = None
     cache_bytes: str | None = None
+    no_ahead: bool = False
+    kv_bits: int | None = None
+    kv_group_size: int | None = None
 
     @property
     def machine_output(self) -> bool:
@@ -94,11 +98,14 @@ class ChatFlags:
                 raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
 
     def engine_options(self) -> EngineOptions:
-        """What is fixed while the model is loaded. Raises UsageError for a size that is none."""
+        """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
         budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
         directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
         cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
-        return EngineOptions(model=self.model_name, template=self.template, offline=self.offline, cache=cache)
+        quantized = kv_quantization(self.kv_bits, self.kv_group_size)
+        return EngineOptions(
+            model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
+        )
 
     def request_options(self) -> RequestOptions:
         """What goes with each request. Raises UsageError for an -o that is no known setting."""

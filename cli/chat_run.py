@@ -13,6 +13,7 @@ from ..engine.options import EngineOptions
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
+from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
@@ -28,7 +29,6 @@ from .streams import Streams, is_terminal
 from .turns import run_turns
 
 if TYPE_CHECKING:
-    from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
@@ -83,40 +83,26 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
     sees = sees_pictures(flags.model_name, flags.offline)
     if not sees and (work.pictures or pictures_in([*saved.history, *(work.messages or [])])):
         raise blind(flags.model_name)
+    if work.messages is None:
+        return _converse(typed, saved, work, sees, streams)
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
-        chat = _conversation(engine, saved)
-        if work.messages is not None:
-            if flags.turns is None:
-                return run_one_shot(chat, work.messages[0], request_options, output)
-            return run_turns(chat, work.messages, request_options, output)
-        return _converse(typed, saved, work, engine, chat, sees, streams)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+        if flags.turns is None:
+            return run_one_shot(chat, work.messages[0], request_options, output)
+        return run_turns(chat, work.messages, request_options, output)
 
 
-def _converse(
-    typed: ChatFlags, saved: SavedChat, work: Work, engine: Engine, chat: Chat, sees: bool, streams: Streams
-) -> int:
+def _converse(typed: ChatFlags, saved: SavedChat, work: Work, sees: bool, streams: Streams) -> int:
     """The conversation at the terminal; the exit code. `typed` are the flags as they were given."""
-    from .repl import run_repl
-    from .repl_sessions import ReplSessions
+    from .repl_run import run_repl
 
-    flags = saved.flags
-    attachments = Attachments(model=flags.model_name, sees=sees, offline=flags.offline)
+    attachments = Attachments(model=saved.flags.model_name, sees=sees, offline=saved.flags.offline)
     draft = "" if saved.unanswered is None else attachments.take_back(saved.unanswered, streams.note)
     attachments.files += work.files
     attachments.pictures += work.pictures
-    sessions = ReplSessions(typed, saved, lambda other: _conversation(engine, other), streams)
-    try:
-        code = run_repl(
-            chat, engine.info, flags.request_options(), streams, attachments, sessions, not flags.no_stream, draft
-        )
-    finally:
-        sessions.close()
-    return sessions.exit_code(code)
-
-
-def _conversation(engine: Engine, saved: SavedChat) -> Chat:
-    return new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+    with unechoed():
+        return run_repl(typed, saved, attachments, streams, draft)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

@@ -13,7 +13,8 @@ _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 def unechoed(descriptor: int = 0) -> Iterator[None]:
     """Within it the terminal at `descriptor` shows no keys by itself; prompt-toolkit shows those of its prompt.
 
-    Nor does it make a newline of Enter: at the next prompt that would be one within the text, and nothing be sent.
+    Nor does it make a newline of Enter: at the next prompt that would be one within the text, and nothing be sent. And
+    Ctrl-C drops nothing of what was typed.
     """
     try:
         before = termios.tcgetattr(descriptor)
@@ -21,7 +22,7 @@ def unechoed(descriptor: int = 0) -> Iterator[None]:
         yield
         return
     silent = [*before]
-    silent[_LOCAL_FLAGS] &= ~termios.ECHO
+    silent[_LOCAL_FLAGS] = silent[_LOCAL_FLAGS] & ~termios.ECHO | termios.NOFLSH
     silent[_INPUT_FLAGS] &= ~termios.ICRNL
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
     try:

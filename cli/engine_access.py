@@ -9,9 +9,17 @@ from ..engine.messages import Message
 from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
+    from ..engine.catalog import ModelInfo
     from ..engine.chat import Chat
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
+
+
+def model_facts(name: str) -> ModelInfo:
+    """What is known of a model on disk before it is loaded, MLX left alone. Raises ModelError."""
+    from ..engine.catalog import info
+
+    return info(name)
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:

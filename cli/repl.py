@@ -11,8 +11,8 @@ from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
+from .ahead import WorkAhead
 from .attachments import Attachments
-from .echo import unechoed
 from .failures import lines
 from .interrupts import stopping
 from .plain_output import PlainOutput
@@ -24,7 +24,6 @@ from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
-    from ..engine.engine import EngineInfo
 
 LEAVE_WITHIN_S = 2.0
 
@@ -45,7 +44,7 @@ class Repl:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: Callable[[], Chat],
         options: RequestOptions,
         streams: Streams,
         output: PlainOutput,
@@ -54,8 +53,9 @@ class Repl:
         sessions: ReplSessions,
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
+        ahead: WorkAhead | None = None,
     ) -> None:
-        self._chat = chat
+        self._opened = chat
         self._options = options
         self._streams = streams
         self._output = output
@@ -64,6 +64,7 @@ class Repl:
         self._sessions = sessions
         self._clock = clock
         self._draft = draft
+        self._ahead = ahead
         self._requests: list[RequestStats] = []
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
@@ -84,6 +85,8 @@ class Repl:
         interrupted_at = -LEAVE_WITHIN_S
         while True:
             draft, self._draft = self._draft, ""
+            if self._ahead is not None:
+                self._ahead.rest(self._attachments.files, bool(self._attachments.pictures))
             try:
                 line = self._reader.read(draft)
             except EOFError:
@@ -96,11 +99,8 @@ class Repl:
                 interrupted_at = self._clock()
                 self._streams.note("(Ctrl-C once more, or Ctrl-D, to leave)")
                 continue
-            try:
-                if line.strip() and self._handle(line):
-                    return 0
-            except KeyboardInterrupt:  # in a command: a turn stops by itself
-                self._streams.note("(stopped)")
+            if line.strip() and self._handle(line):
+                return 0
 
     def _handle(self, line: str) -> bool:
         """Do what `line` says; whether it says to leave."""
@@ -112,10 +112,13 @@ class Repl:
             return False
         if typed.command == "/exit":
             return True
-        if typed.command:
-            self._command(typed, line)
-        elif typed.text.strip():
-            self._send(typed)
+        try:
+            if typed.command:
+                self._command(typed, line)
+            elif typed.text.strip():
+                self._send(typed)
+        except KeyboardInterrupt:  # while the model was still loading, or a picture was fetched
+            self._draft = line
         return False
 
     def _command(self, typed: Typed, line: str) -> None:
@@ -126,9 +129,15 @@ class Repl:
             self._explain(error)
             self._draft = line
 
+    @property
+    def _chat(self) -> Chat:
+        """The conversation; waits for the model."""
+        return self._opened()
+
     def _send(self, typed: Typed) -> None:
+        chat = self._chat
         message = self._attachments.message(typed.text)
-        if not self._turn(self._chat.ask(message, self._options)):
+        if not self._turn(chat.ask(message, self._options)):
             self._take_back(message)
 
     def _turn(self, events: Iterator[Event]) -> bool:
@@ -167,7 +176,8 @@ class Repl:
 
     def _load(self, which: str) -> None:
         loaded = self._sessions.load(which)
-        self._chat, self._options, self._requests = loaded.chat, loaded.options, []
+        chat = loaded.chat
+        self._opened, self._options, self._requests = (lambda: chat), loaded.options, []
         self._attachments.clear()
         if loaded.unanswered is not None:
             self._take_back(loaded.unanswered)
@@ -211,27 +221,3 @@ class Repl:
     def _explain(self, error: MlxchatError) -> None:
         for line in lines(error):
             self._streams.note(line)
-
-
-def run_repl(
-    chat: Chat,
-    info: EngineInfo,
-    options: RequestOptions,
-    streams: Streams,
-    attachments: Attachments,
-    sessions: ReplSessions,
-    stream: bool,
-    draft: str = "",
-) -> int:
-    """Greet, then chat until the user leaves; `draft` stands at the first prompt. The exit code."""
-    from .line_reader import LineReader
-
-    streams.note(f"{info.model} · context {info.context_limit:,} tokens · /help, Ctrl-D to leave")
-    for staged in attachments.pictures:
-        streams.draw(staged.picture)
-    for name in attachments.names:
-        streams.note(f"{name} goes with your first message")
-    output = PlainOutput(streams, stream=stream, show_stats=True)
-    reader = LineReader(streams.color)
-    with unechoed():
-        return Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft).run()

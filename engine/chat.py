@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from .ahead import AheadRequest
 from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
@@ -60,6 +61,7 @@ class Chat:
     def _begin(self) -> None:
         self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
         self.requests: list[RequestStats] = []
+        self._ahead = AheadRequest(0, "", (), RequestOptions())  # none yet
         self._name = uuid.uuid4().hex
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
@@ -68,6 +70,18 @@ class Chat:
         self.messages.append(message)
         self._recorder.asked(before, message)
         yield from self._run(options, before)
+
+    def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
+        """Have the engine prefill what the next message's prompt will begin with, while nobody waits.
+
+        draft   the user's message as far as it is typed: its settled words are prefilled too
+        least   not for fewer tokens than this
+        The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
+        """
+        self._ahead.cancelled.set()
+        self._ahead = AheadRequest(next_number(), self._name, tuple(self.messages), options, draft, least, self._day)
+        self._engine.prepare(self._ahead)
+        return self._ahead
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
         """Another answer to the last user message; the old one and all after it are replaced.
@@ -104,6 +118,7 @@ class Chat:
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
+        self._ahead.cancelled.set()
         request = Request(next_number(), self._name, tuple(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)

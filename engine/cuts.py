@@ -18,8 +18,14 @@ def cuts(length: int, marks: Iterable[int], step: int = PREFILL_STEP, whole: Seq
     found = {*range(step, length, step), *(mark for mark in marks if 0 < mark < length), length}
     if length > 1:
         found.add(length - 1)
+    return kept_whole(found, whole)
+
+
+def kept_whole(ends: Iterable[int], whole: Sequence[ImageSpan]) -> list[int]:
+    """Ascending ends of calls, those inside a picture moved to its start."""
+    found = set(ends)
     for span in whole:
-        found = {span.start if span.inside(cut) else cut for cut in found}
+        found = {span.start if span.inside(end) else end for end in found}
     return sorted(found - {0})
 
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
+from .ahead import AheadRequest
 from .cuts import calls, cuts
 from .events import PrefillProgress, TurnFailed
 from .feeding import Feeding
+from .preparation import Preparation
 from .request import Request, Run
 from .reuse import Reuse
 from .runner import UNLOGGED, ModelRunner
@@ -36,11 +38,16 @@ class EngineLoop:
         self._runner = runner
         self._gate = gate
         self._drop_live = drop_live
+        self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
 
     @property
     def busy(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.waiting or self.active)
+        return bool(self.waiting or self.active or self._ahead.request)
+
+    def prepare(self, request: AheadRequest) -> None:
+        """Work for a request that hasn't come yet, in the steps that no request needs."""
+        self._ahead.offer(request)
 
     def shut(self) -> None:
         """No more steps will come: end the active run as an interrupted one, and refuse what waits."""
@@ -48,6 +55,7 @@ class EngineLoop:
             run.request.cancelled.set()
         while self.active:
             self.step()
+        self._ahead.drop()
         for request in self.waiting:
             self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
         self.waiting.clear()
@@ -56,6 +64,9 @@ class EngineLoop:
 
     def step(self) -> None:
         """One model call for one run. Whatever goes wrong ends that run with a TurnFailed; the loop lives on."""
+        if not self.waiting and not self.active:
+            self._work_ahead()
+            return
         run = self._schedule()
         if run is None:
             return
@@ -73,11 +84,19 @@ class EngineLoop:
         except Exception as error:
             self._fail(run, error)
 
+    def _work_ahead(self) -> None:
+        request = self._ahead.request
+        if request is not None:
+            sequence = self._conversation(request)
+            self._leave_others(sequence)
+            self._ahead.step(sequence)
+
     def _schedule(self) -> Run | None:
         """The active run, else the next waiting request, admitted."""
         if self.active:
             return self.active[0]
         request = self.waiting.popleft()
+        self._ahead.drop()
         try:
             run = self._admit(request)
         except Exception as error:
@@ -91,6 +110,9 @@ class EngineLoop:
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
             return Sequence(UNLOGGED, date=request.day)
+        return self._conversation(request)
+
+    def _conversation(self, request: Request | AheadRequest) -> Sequence:
         new = Sequence(len(self.sequences) + 1, date=request.day)
         return self.sequences.setdefault(request.conversation, new)
 
@@ -135,7 +157,7 @@ class EngineLoop:
         length = len(run.prompt.ids)
         live = self._live(run)
         fed = mx.array(run.prompt.ids[start:end].astype(np.uint32))
-        with self._turns.counting_pictures(run):
+        with self._turns.counting_pictures(run.stats):
             logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))

@@ -48,7 +48,7 @@ class PromptRenderer:
         self,
         tokenizer: TokenizerWrapper,
         template: str | None = None,
-        label: str = "The model's template",
+        label: str = "the model's template",
         *,
         recent_turns: int = 8,
         images: ImageReader | None = None,

@@ -15,9 +15,23 @@ from ..cache.live import LiveCache
 from ..cache.trie import common_prefix
 from .image_spans import ImageSpan
 from .messages import Message
-from .stats import Divergence
+from .stats import Divergence, RequestStats
 
 _NO_IDS: Ids = np.empty(0, np.int32)
+
+
+@dataclass
+class Advance:
+    """What was fed before its request came: positions [start, open) ahead of the user's words, the rest as they typed.
+
+    before   positions held when it began
+    cost     what the restore at its start was, by the fields of the request that will follow
+    """
+
+    before: int
+    start: int
+    open: int
+    cost: RequestStats
 
 
 @dataclass
@@ -34,6 +48,7 @@ class Sequence:
     stable         the last prompt's stable prefix: where a template that drops reasoning will diverge
     scaffold       [start, end) of what the last generation prompt opened behind the header of the model's turn
     drops_reply    whether the template will drop part of the last reply, so that its end is not worth keeping
+    advance        what was fed ahead of the next request; its end is not worth keeping
     pins           for each of the last turns, the records that eviction must not take
     """
 
@@ -47,6 +62,7 @@ class Sequence:
     stable: int = 0
     scaffold: tuple[int, int] = (0, 0)
     drops_reply: bool = False
+    advance: Advance | None = None
     pins: deque[list[Entry]] = field(default_factory=deque)
 
     def divergence(self, prompt: Ids, messages: tuple[Message, ...], pictures: Several[ImageSpan] = ()) -> Divergence:

@@ -6,26 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 from mlx_lm.generate import generation_stream, wired_limit
-from mlx_lm.models.cache import make_prompt_cache
 
 from ..cache.budget import default_budget, default_queue_bytes
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
-from ..cache.picture_mask import use_picture_masks
 from ..cache.picture_records import PictureRecords
+from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
-from ..cache.window import use_window_caches
 from ..errors import CacheTrouble
 from .folders import cache_dir
+from .fresh_caches import FreshCaches
 from .image_reader import ImageReader
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
-from .options import EngineOptions
+from .options import EngineOptions, KVQuantization
 from .prompts import PromptRenderer
 from .reuse import Reuse
 from .runner import CallLog, ModelRunner
@@ -81,7 +79,10 @@ def release_streams() -> None:
 
 
 def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str], None]) -> Machinery:
-    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told."""
+    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told.
+
+    UsageError if the model can't work with the quantization that was asked for.
+    """
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
@@ -124,14 +125,11 @@ def _directory(options: EngineOptions) -> Path:
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
     """The store of this model's namespace, or less, with one line that says why."""
 
-    def make_caches() -> list[Any]:
-        if not model.is_vision:
-            return use_window_caches(make_prompt_cache(model.model))
-        from mlx_vlm.models import cache  # a second to import, which text models don't pay
-
-        caches = use_window_caches(cache.make_prompt_cache(model.model.language_model))
-        return use_picture_masks(caches) if sees_whole_pictures(model.model) else caches
-
+    language = model.model.language_model if model.is_vision else model.model
+    whole = model.is_vision and sees_whole_pictures(model.model)
+    make_caches = FreshCaches(language, options.kv_quantization, whole)
+    if said := make_caches.check_quantization(model.name):
+        on_notice(said)
     if not options.cache.enabled:
         return Reuse(make_caches, None, None, b"", off=True)
     try:
@@ -139,12 +137,17 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
     except UnsupportedCache as error:
         on_notice(f"KV reuse is off: cache class {error} of this model can't be rewound; each turn is prefilled whole")
         return Reuse(make_caches, None, None, b"")
+    try:
+        check_round_trip(make_caches)
+    except ChangedLibrary as error:
+        on_notice(f"KV reuse is off: {error} isn't what it was when mlxchat was made; each turn is prefilled whole")
+        return Reuse(make_caches, None, None, b"")
     namespace = namespace_key(
         {
             "weights": model.fingerprint,
             "adapter": "",
             "dtype": model.dtype,
-            "kv_quantization": "",
+            "kv_quantization": _quantization_name(options.kv_quantization),
             "layout": layout.describe(),
             "processor": model.processor_settings,
             "tenant": options.cache.tenant,
@@ -152,6 +155,10 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         }
     )
     return Reuse(make_caches, layout, _store(options, namespace, on_notice), namespace)
+
+
+def _quantization_name(quantization: KVQuantization | None) -> str:
+    return "" if quantization is None else f"{quantization.bits} bits in groups of {quantization.group_size}"
 
 
 def _store(options: EngineOptions, namespace: bytes, on_notice: Callable[[str], None]) -> Store | None:

@@ -221,3 +221,10 @@ def test_planted_faults_are_caught(saved: Saved, fault: str) -> None:
     del value[fault]
     with pytest.raises(jsonschema.ValidationError):
         validate(value)
+
+
+def test_a_folder_that_is_called_like_a_chat_is_none(saved: Saved) -> None:
+    (saved.folder / "folder.jsonl").mkdir()
+    assert saved.run("list").err == ""
+    assert saved.run("rm", "--all") == Ended(0, "", "removed 2 chats\n")
+    assert [path.name for path in saved.folder.iterdir()] == ["folder.jsonl"]

@@ -79,5 +79,3 @@ def test_the_bound_on_memory_holds(rigs: VisionRigs) -> None:
         assert features.nbytes <= features._most_bytes
     finally:
         features._most_bytes = most
-
-

@@ -8,12 +8,14 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import make_prompt_cache
+from mlxchat.cache.files import FileSystem
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
+from mlxchat.cache.memory import Memory
 from mlxchat.cache.store import Store
-from mlxchat.cache.window import use_window_caches
 from mlxchat.engine.cuts import calls, cuts
+from mlxchat.engine.fresh_caches import FreshCaches
+from mlxchat.engine.options import KVQuantization
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.runner import CallLog, ModelRunner
 from mlxchat.engine.sequence import Sequence
@@ -23,19 +25,28 @@ from mlxchat.engine.stats import RequestStats
 class Driver:
     """One model with (folder given) or without a store. `off` recomputes every prompt from nothing."""
 
-    def __init__(self, model: Any, folder: Path | None, *, off: bool = False, window: bool = True) -> None:
-        def make() -> list[Any]:
-            caches = make_prompt_cache(model)
-            return use_window_caches(caches) if window else caches
-
+    def __init__(
+        self,
+        model: Any,
+        folder: Path | None,
+        *,
+        off: bool = False,
+        quantization: KVQuantization | None = None,
+        memory: Memory | None = None,
+        budget: int = 1 << 30,
+        files: FileSystem | None = None,
+    ) -> None:
+        make = FreshCaches(model, quantization)
         self.troubles: list[str] = []
         self.runner = ModelRunner(model, CallLog(None))
-        layout = Layout.of(use_window_caches(make_prompt_cache(model)))
+        layout = Layout.of(make())
         namespace = namespace_key({"layout": layout.describe()})
         self.store = (
-            Store(folder, namespace, 1 << 30, 1 << 28, self.troubles.append) if folder is not None and not off else None
+            Store(folder, namespace, budget, 1 << 28, self.troubles.append, files)
+            if folder is not None and not off
+            else None
         )
-        self.reuse = Reuse(make, layout, self.store, namespace, off=off)
+        self.reuse = Reuse(make, layout, self.store, namespace, off=off, memory=memory)
         self.sequences: dict[str, Sequence] = {}
         self.shapes: list[tuple[int, int]] = []
 
