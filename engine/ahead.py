@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from datetime import date
 
 from ..cache.keys import Ids
 from .image_spans import ImageSpan
@@ -17,6 +18,7 @@ class AheadRequest:
 
     draft   the message as far as it is typed; None: up to where the user's own words will begin
     least   do nothing unless at least so many tokens are waiting
+    day     ISO, what templates may name as today; settles it if this comes before the conversation's first request
     """
 
     number: int
@@ -25,6 +27,7 @@ class AheadRequest:
     options: RequestOptions
     draft: Message | None = None
     least: int = 1
+    day: str = field(default_factory=lambda: date.today().isoformat())
     cancelled: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
