@@ -6,6 +6,7 @@ Host bytes only: nothing here knows MLX. Neighbouring extents come in one read, 
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -13,14 +14,18 @@ from typing import Final
 
 from .counters import Counters
 from .index import Entry, Index
-from .records import BadRecord, decode, stored_checksum
+from .records import BadRecord, checksum_so_far, decode, record_head, stored_checksum
 from .scratch import Extent, ScratchFile
 
 RUN_BYTES: Final = 16 * 1024 * 1024
-"""Neighbours are read together up to this many bytes; a larger record is read alone."""
+"""Neighbours are read together up to this many bytes; a larger record is read alone, tensor by tensor."""
 
 Sink = Callable[[dict[str, memoryview]], None]
-"""Gets a record's tensors by name, as flat byte views that are valid until it returns. Runs on the reader thread."""
+"""Gets a record's tensors by name, as flat byte views that are valid until it returns. Runs on the reader thread.
+
+A large record's tensors come one by one, before its checksum can be known: what a sink got of a record that `read` then
+reports as failed means nothing.
+"""
 
 Job = tuple[Entry, Sink]
 _Stored = tuple[Extent, Job]
@@ -92,16 +97,47 @@ class Reader:
             names = (spec.name for spec in entry.header.tensors)
             sink({name: view.toreadonly() for name, view in zip(names, payload, strict=True)})
         for run in _runs(stored):
-            self._read_run(batch, run)
+            if run[0][0].length > RUN_BYTES:
+                self._read_large(batch, *run[0])
+            else:
+                self._read_run(batch, run)
+
+    def _read_large(self, batch: Batch, extent: Extent, job: Job) -> None:
+        """One record through a buffer of its largest tensor: a state may be as large as all else that is restored."""
+        entry, sink = job
+        try:
+            self._stream(extent, entry, sink)
+        except (OSError, BadRecord) as error:
+            batch.failed.append((entry, error))
+
+    def _stream(self, extent: Extent, entry: Entry, sink: Sink) -> None:
+        expected = record_head(entry.header, entry.checksum)
+        head = self._read(extent.offset, len(expected))
+        if head != expected:
+            raise BadRecord("another record stands in its place")
+        checksum, offset = checksum_so_far(head), extent.offset + len(head)
+        for spec in entry.header.tensors:
+            tensor = self._read(offset, spec.nbytes)
+            checksum, offset = zlib.crc32(tensor, checksum), offset + spec.nbytes
+            sink({spec.name: tensor.toreadonly()})
+        if checksum != entry.checksum:
+            raise BadRecord("a record whose checksum is wrong")
+
+    def _read(self, offset: int, length: int) -> memoryview:
+        """Bytes of the file, in the buffer that is used again. OSError as from the disk."""
+        if len(self._buffer) < length:
+            self._buffer = bytearray(max(length, RUN_BYTES))
+        view = memoryview(self._buffer)[:length]
+        self._scratch.read_into(offset, view)
+        with self._index.lock:
+            self._counters.bytes_read += length
+        return view
 
     def _read_run(self, batch: Batch, run: Sequence[_Stored]) -> None:
         """Read neighbours at once; if that fails, each alone, so that one bad spot costs one record."""
         start, length = run[0][0].offset, run[-1][0].end - run[0][0].offset
-        if len(self._buffer) < length:
-            self._buffer = bytearray(max(length, RUN_BYTES))
-        view = memoryview(self._buffer)[:length]
         try:
-            self._scratch.read_into(start, view)
+            view = self._read(start, length)
         except OSError as error:
             if len(run) == 1:
                 batch.failed.append((run[0][1][0], error))
@@ -109,8 +145,6 @@ class Reader:
             for alone in run:
                 self._read_run(batch, [alone])
             return
-        with self._index.lock:
-            self._counters.bytes_read += length
         for extent, (entry, sink) in run:
             try:
                 tensors = verified(entry, view[extent.offset - start : extent.end - start])

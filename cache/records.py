@@ -74,6 +74,14 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
     ValueError if the payload doesn't fit the header.
     """
     views = payload_views(header, payload)
+    head = record_head(header)
+    parts: list[Buffer] = [head, *views]
+    struct.pack_into("<I", head, _CRC_AT, _checksum(parts))
+    return parts
+
+
+def record_head(header: RecordHeader, checksum: int = 0) -> bytearray:
+    """A record up to its first tensor; `checksum` is the whole record's."""
     head = bytearray(header.blob_offset)
     _FIXED.pack_into(
         head,
@@ -82,7 +90,7 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
         RECORD_VERSION,
         header.blob_offset,
         len(header.safetensors_header) + header.payload_bytes,
-        0,
+        checksum,
         header.place.length,
         header.position,
         header.row_start,
@@ -94,26 +102,28 @@ def encode(header: RecordHeader, payload: Sequence[Buffer]) -> list[Buffer]:
         0,
     )
     head[FIXED_BYTES : FIXED_BYTES + len(header.names)] = header.names
-    struct.pack_into("<I", head, _HEAD_CRC_AT, _head_checksum(head, header.safetensors_header))
-    parts: list[Buffer] = [head, header.safetensors_header, *views]
-    struct.pack_into("<I", head, _CRC_AT, _checksum(parts))
-    return parts
+    head += header.safetensors_header
+    struct.pack_into("<I", head, _HEAD_CRC_AT, _head_checksum(head))
+    return head
 
 
 def _checksum(parts: Sequence[Buffer]) -> int:
     """crc32 of a record in parts, the first of which reaches past the checksum's own bytes."""
-    crc = zlib.crc32(memoryview(parts[0])[:_CRC_AT])
-    crc = zlib.crc32(memoryview(parts[0])[_CRC_END:], crc)
+    crc = checksum_so_far(parts[0])
     for part in parts[1:]:
         crc = zlib.crc32(part, crc)
     return crc
 
 
-def _head_checksum(head: Buffer, more: Buffer) -> int:
-    """crc32 of a head in two parts, the first of which reaches past both checksums."""
+def checksum_so_far(head: Buffer) -> int:
+    """The checksum of a record as far as `head` goes, which is past the checksum's own bytes."""
+    return zlib.crc32(memoryview(head)[_CRC_END:], zlib.crc32(memoryview(head)[:_CRC_AT]))
+
+
+def _head_checksum(head: Buffer) -> int:
+    """crc32 of a head but for the two checksums in it."""
     view = memoryview(head)
-    crc = zlib.crc32(view[_CRC_END:_HEAD_CRC_AT], zlib.crc32(view[:_CRC_AT]))
-    return zlib.crc32(more, zlib.crc32(view[_HEAD_CRC_END:], crc))
+    return zlib.crc32(view[_HEAD_CRC_END:], zlib.crc32(view[_CRC_END:_HEAD_CRC_AT], zlib.crc32(view[:_CRC_AT])))
 
 
 def stored_checksum(head: Buffer) -> int:
@@ -175,7 +185,7 @@ def decode_head(head: memoryview) -> tuple[RecordHeader, int]:
     Raises BadRecord for a head that is damaged, or contradicts itself. Of the tensors nothing is known.
     """
     fixed = _fixed(head)
-    if fixed.head_checksum != _head_checksum(head, b""):
+    if fixed.head_checksum != _head_checksum(head):
         raise BadRecord("a record whose head is damaged")
     names = bytes(head[FIXED_BYTES : fixed.blob_offset])
     ids_end, group_end = 4 * fixed.elements, 4 * fixed.elements + fixed.group_bytes

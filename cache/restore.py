@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import mlx.core as mx
@@ -18,6 +18,10 @@ from .store import Store
 from .window import SLACK
 
 Sink = Callable[[dict[str, memoryview]], None]
+
+
+class OutOfMemory(Exception):
+    """The buffers of a restore can't be allocated."""
 
 
 @dataclass
@@ -46,9 +50,9 @@ class Buffers:
         target = slice(piece.start - self.first, piece.end - self.first)
 
         def copy(tensors: dict[str, memoryview]) -> None:
-            for name, view in self.views.items():
-                rows = np.frombuffer(tensors[name], np.uint8).reshape(shapes[name])
-                view[:, target] = rows[:, source]
+            for name, data in tensors.items():
+                rows = np.frombuffer(data, np.uint8).reshape(shapes[name])
+                self.views[name][:, target] = rows[:, source]
 
         return copy
 
@@ -63,10 +67,11 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
 
     `live` is the live sequence that the plan looked at, or a fresh one. On failure (a record was bad: the store has
     dropped it) nothing of `live` has been changed: plan again. `room` is how many rows past the position the buffers
-    should have, so that the next calls don't reallocate. Unpins the plan's entries in any case.
+    should have, so that the next calls don't reallocate. Unpins the plan's entries in any case. OutOfMemory if the
+    buffers can't be had, before anything is read.
     """
     try:
-        made = [_group_buffers(group, plan, room) for group in live.layout.rows if plan.rows[group.name]]
+        made = _allocated([group for group in live.layout.rows if plan.rows[group.name]], plan, room)
         jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
         state: dict[str, mx.array] = {}
         if plan.state is not None:
@@ -79,13 +84,47 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
     return True, sum(entry.nbytes for entry in plan.entries)
 
 
+def _allocated(groups: list[RowGroup], plan: Plan, room: int) -> list[Buffers]:
+    try:
+        return [_group_buffers(group, plan, room) for group in groups]
+    except (MemoryError, RuntimeError) as error:  # what was free when it was asked is not any more
+        raise OutOfMemory(str(error)) from error
+
+
+def needed_bytes(plan: Plan, groups: Iterable[RowGroup], room: int) -> int:
+    """What `restore` will allocate for cache buffers, to be asked before it reads anything."""
+    state = 0 if plan.state is None else plan.state.header.payload_bytes
+    return state + sum(
+        _capacity(group, pieces[0].start, plan.position, room) * row_size(pieces[0])
+        for group in groups
+        if (pieces := plan.rows.get(group.name))
+    )
+
+
+def rows_that_fit(plan: Plan, groups: Iterable[RowGroup], nbytes: int) -> int:
+    """The last position to which a shorter plan of the same kind can have buffers of `nbytes`; 0 if none can."""
+    groups = tuple(groups)
+    growing = sum(row_size(pieces[0]) for group in groups if group.window is None and (pieces := plan.rows[group.name]))
+    fixed = needed_bytes(plan, (group for group in groups if group.window is not None), 0)
+    return max(0, nbytes - fixed) // max(1, growing) // 256 * 256
+
+
+def row_size(piece: Piece) -> int:
+    """Bytes of one row in all layers of the piece's group."""
+    return sum(spec.nbytes // max(1, spec.shape[1]) for spec in piece.entry.header.tensors)
+
+
+def _capacity(group: RowGroup, first: int, position: int, room: int) -> int:
+    """Rows that the buffers of a group get."""
+    space = room if group.window is None else SLACK
+    return -(-(position - first + space) // 256) * 256
+
+
 def _group_buffers(group: RowGroup, plan: Plan, room: int) -> Buffers:
     pieces = plan.rows[group.name]
     assert pieces
     first = pieces[0].start
-    space = room if group.window is None else SLACK
-    capacity = -(-(plan.position - first + space) // 256) * 256
-    return Buffers.allocate(group, pieces[0].entry, first, capacity)
+    return Buffers.allocate(group, pieces[0].entry, first, _capacity(group, first, plan.position, room))
 
 
 def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
@@ -98,8 +137,8 @@ def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
         views[spec.name] = np.frombuffer(host_view(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
 
     def copy(tensors: dict[str, memoryview]) -> None:
-        for name, view in views.items():
-            view.reshape(-1)[:] = np.frombuffer(tensors[name], np.uint8)
+        for name, data in tensors.items():
+            views[name][:] = np.frombuffer(data, np.uint8)
 
     return copy
 

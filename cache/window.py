@@ -97,6 +97,15 @@ class WindowKVCache(RotatingKVCache):  # type: ignore[misc]
         return n
 
 
+class VisionWindowKVCache(WindowKVCache):
+    """The same for mlx-vlm's models: layers that share a cache read its `state` where mlx-lm's call a method."""
+
+    @property
+    def state(self) -> tuple[mx.array, mx.array]:
+        """The rows of the last update."""
+        return self.keys_and_values()
+
+
 def _append(held: mx.array | None, end: int, kept: int, new: mx.array | None, room: int) -> mx.array:
     """A fresh buffer of the newest `kept` of held[:end], then `new`, then `room` empty rows."""
     parts = [] if held is None or kept == 0 else [held[..., end - kept : end, :]]
@@ -116,10 +125,11 @@ def use_window_caches(caches: list[Any]) -> list[Any]:
 def _window_cache(cache: Any) -> Any:
     kind = type(cache).__name__
     if kind == "RotatingKVCache" and cache.keep == 0:
-        return WindowKVCache(cache.max_size)
+        of_vision = type(cache).__module__.startswith("mlx_vlm.")
+        return VisionWindowKVCache(cache.max_size) if of_vision else WindowKVCache(cache.max_size)
     if kind == "CacheList":
         cache.caches = type(cache.caches)(_window_cache(part) for part in cache.caches)
     return cache
 
 
-__all__ = ["SLACK", "WindowKVCache", "use_window_caches"]
+__all__ = ["SLACK", "VisionWindowKVCache", "WindowKVCache", "use_window_caches"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
 from .ages import parse_age
+from .kv_flags import kv_quantization
 from .sampling_settings import read_settings
 from .sizes import parse_size
 from .streams import ColorChoice
@@ -34,6 +35,7 @@ class ChatFlags:
     seed: int | None = None
     option: list[str] | None = None
     file: list[str] | None = None
+    image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
     continue_last: bool = False
@@ -49,6 +51,9 @@ class ChatFlags:
     no_cache: bool = False
     cache_dir: str | None = None
     cache_bytes: str | None = None
+    no_ahead: bool = False
+    kv_bits: int | None = None
+    kv_group_size: int | None = None
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
@@ -82,6 +87,7 @@ class ChatFlags:
             ("--offline", "--yes", self.offline and self.yes),
             ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
             ("--turns", "-f", self.turns is not None and bool(self.file)),
+            ("--turns", "-i", self.turns is not None and bool(self.image)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
             ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
@@ -89,6 +95,8 @@ class ChatFlags:
         ):
             if clash:
                 raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        if self.model is not None and not self.model.strip():
+            raise UsageError("-m takes the name of a model", "mlxchat models list shows what is here")
         if self.fork and not self.resumes:
             raise UsageError("--fork needs a chat to fork", "name it: -c for the one used last, or -r ID")
         for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):
@@ -107,7 +115,10 @@ class ChatFlags:
             ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
             persist=self.cache_persist,
         )
-        return EngineOptions(model=self.model_name, template=self.template, offline=self.offline, cache=cache)
+        quantized = kv_quantization(self.kv_bits, self.kv_group_size)
+        return EngineOptions(
+            model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
+        )
 
     def request_options(self) -> RequestOptions:
         """What goes with each request. Raises UsageError for an -o that is no known setting."""

@@ -115,6 +115,13 @@ def replay(
     cache_bytes: Annotated[
         str | None, _option("--cache-bytes", help="Its largest size, such as 2GB.", panel=_CACHE, metavar="SIZE")
     ] = None,
+    kv_bits: Annotated[
+        int | None, _option("--kv-bits", help="Keep full-attention KV in 4 or 8 bits.", panel=_CACHE, metavar="N")
+    ] = None,
+    kv_group_size: Annotated[
+        int | None,
+        _option("--kv-group-size", help="Values that share a scale: 32, 64 or 128.", panel=_CACHE, metavar="N"),
+    ] = None,
 ) -> int:
     """Run a recorded chat or agent trace and show what each request costs, and why."""
     given = dict(locals())

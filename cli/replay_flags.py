@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..engine.options import CacheOptions, EngineOptions, SamplingOptions, ThinkingOptions
 from ..errors import DataError, UsageError
 from .input_sources import read_text, system_text
+from .kv_flags import kv_quantization
 from .sizes import parse_size
 from .streams import ColorChoice
 
@@ -51,6 +52,8 @@ class ReplayFlags:
     no_cache: bool = False
     cache_dir: str | None = None
     cache_bytes: str | None = None
+    kv_bits: int | None = None
+    kv_group_size: int | None = None
     offline: bool = False
     yes: bool = False
 
@@ -86,11 +89,14 @@ class ReplayFlags:
                 raise UsageError(f"{option} means nothing without {needs}", f"add {needs}, or leave it out")
 
     def engine_options(self) -> EngineOptions:
-        """What is fixed while the model is loaded. Raises UsageError for a size that is none."""
+        """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
         budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
         directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
         cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
-        return EngineOptions(model=self.model, template=self.template, offline=self.offline, cache=cache)
+        quantized = kv_quantization(self.kv_bits, self.kv_group_size)
+        return EngineOptions(
+            model=self.model, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
+        )
 
     def settings(self) -> Settings:
         """How the requests run."""

@@ -16,10 +16,11 @@ from ..transcripts.session_file import SavedSession, read_session
 from ..transcripts.session_search import Found, search
 from ..transcripts.session_store import SessionStore, updated
 from ..transcripts.writing import OutputFormat, write_file
-from .ages import age_text, parse_age
+from .ages import parse_age
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
 from .sanitize import sanitize
+from .session_table import FIRST_WORDS, session_table
 from .streams import Streams
 
 app = typer.Typer(
@@ -32,8 +33,6 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Which = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the start of it.")]
 
-_FIRST_WORDS = 60
-
 
 @app.command("list")
 def list_command(json_output: Json = False) -> None:
@@ -43,9 +42,10 @@ def list_command(json_output: Json = False) -> None:
     if json_output:
         _print(streams, "sessions", folder=str(store.folder), sessions=[summary(one) for one in sessions])
     elif not sessions:
-        streams.note("No chat is saved yet.")
+        streams.note("no chat is saved yet")
     else:
-        _print_table(streams, sessions)
+        for line in session_table(sessions):
+            streams.write(sanitize(line) + "\n")
     for trouble in troubles:
         streams.note(lines(as_mlxchat_error(trouble))[0])
 
@@ -160,7 +160,7 @@ def search_command(
     for one in found:
         streams.write(sanitize(f"{one.session.id}  {one.role:<9}  {one.excerpt}") + "\n")
     if not found:
-        streams.note("No saved chat holds that.")
+        streams.note("no saved chat holds that")
 
 
 @app.command("export")
@@ -189,7 +189,7 @@ def summary(session: SavedSession) -> dict[str, Any]:
     return {
         "id": session.id,
         "name": session.name,
-        "opening": session.opening[:_FIRST_WORDS],
+        "opening": session.opening[:FIRST_WORDS],
         "model": session.settings.model,
         "turns": session.turns,
         "message_count": len(session.conversation),
@@ -201,17 +201,6 @@ def summary(session: SavedSession) -> dict[str, Any]:
         "forked_from": session.forked_from,
         "path": str(session.path),
     }
-
-
-def _print_table(streams: Streams, sessions: list[SavedSession]) -> None:
-    rows = [("ID", "AGE", "TURNS", "MODEL", "FIRST WORDS")]
-    for session in sessions:
-        age = age_text(time.time() - updated(session.path))
-        rows.append((session.id, age, str(session.turns), session.settings.model or "", session.title[:_FIRST_WORDS]))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        streams.write(sanitize("  ".join([*cells, row[4]]).rstrip()) + "\n")
 
 
 def _read(which: str) -> SavedSession:

@@ -32,11 +32,11 @@ class Conversations:
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def of(self, name: str) -> Sequence:
-        """The sequence of a conversation, a new one if it isn't known; now the current one."""
+    def of(self, name: str, day: str) -> Sequence:
+        """The sequence of a conversation, a new one begun on `day` (ISO) if it isn't known; now the current one."""
         sequence = self.known.get(name)
         if sequence is None:
-            sequence = self.known[name] = Sequence(next(self._numbers), name)
+            sequence = self.known[name] = Sequence(next(self._numbers), name, date=day)
         self.known.move_to_end(name)
         sequence.used_at = self._clock()
         return sequence
@@ -65,7 +65,7 @@ class Conversations:
         since = self._clock() - self.ttl
         for sequence in self.known.values():
             if sequence.used_at < since:
-                sequence.live = None
+                sequence.live = sequence.advance = None
                 self._reuse.unpin(sequence)
         if self._reuse.store is not None:
             self._reuse.store.expire(self.ttl)

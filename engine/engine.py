@@ -17,6 +17,7 @@ from .switches import Switches
 
 backend.prepare()  # the BLAS is chosen once, before the first import of mlx, which the next two lines bring
 
+from .ahead import AheadRequest  # noqa: E402
 from .cache_report import CacheReport as CacheReport  # noqa: E402
 from .request import Request  # noqa: E402
 from .setup import EngineInfo as EngineInfo  # noqa: E402
@@ -45,7 +46,7 @@ class Engine:
     info: EngineInfo
 
     def __init__(self, options: EngineOptions, on_notice: Callable[[str], None]) -> None:
-        self._inbox: queue.SimpleQueue[Request | _Task | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Request | AheadRequest | _Task | None] = queue.SimpleQueue()
         self._ready: Future[EngineInfo] = Future()
         self._closed = False
         self._thread = threading.Thread(target=self._run, args=(options, on_notice), name="engine", daemon=True)
@@ -65,6 +66,13 @@ class Engine:
         """Queue a request; its events end with TurnDone or TurnFailed."""
         if self._closed or not self._thread.is_alive():
             request.events.put(TurnFailed(_stopped(), ""))
+        else:
+            self._inbox.put(request)
+
+    def prepare(self, request: AheadRequest) -> None:
+        """Queue work for a request that hasn't come yet; it gives way to every request."""
+        if self._closed or not self._thread.is_alive():
+            request.done.set()
         else:
             self._inbox.put(request)
 
@@ -126,6 +134,8 @@ class Engine:
                 return False
             if isinstance(item, Request):
                 machinery.loop.waiting.append(item)
+            elif isinstance(item, AheadRequest):
+                machinery.loop.prepare(item)
             else:
                 self._answer(item, machinery)
 

@@ -11,11 +11,13 @@ import numpy as np
 
 from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
+from .ahead import AheadRequest
 from .conversations import Conversations
 from .cuts import calls, cuts
 from .events import Notice, PrefillProgress, TurnFailed
 from .feeding import Feeding
 from .hit_rate import HitRate, reuse_of
+from .preparation import Preparation
 from .request import Request, Run
 from .reuse import Reuse
 from .runner import UNLOGGED, ModelRunner
@@ -41,11 +43,16 @@ class EngineLoop:
         self._runner = runner
         self._gate = gate
         self._drop_live = drop_live
+        self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
 
     @property
     def busy(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.waiting or self.active)
+        return bool(self.waiting or self.active or self._ahead.request)
+
+    def prepare(self, request: AheadRequest) -> None:
+        """Work for a request that hasn't come yet, in the steps that no request needs."""
+        self._ahead.offer(request)
 
     def shut(self) -> None:
         """No more steps will come: end the active run as an interrupted one, and refuse what waits."""
@@ -53,6 +60,7 @@ class EngineLoop:
             run.request.cancelled.set()
         while self.active:
             self.step()
+        self._ahead.drop()
         for request in self.waiting:
             self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
         self.waiting.clear()
@@ -82,6 +90,9 @@ class EngineLoop:
 
     def step(self) -> None:
         """One model call for one run. Whatever goes wrong ends that run with a TurnFailed; the loop lives on."""
+        if not self.waiting and not self.active:
+            self._work_ahead()
+            return
         run = self._schedule()
         if run is None:
             return
@@ -99,11 +110,19 @@ class EngineLoop:
         except Exception as error:
             self._fail(run, error)
 
+    def _work_ahead(self) -> None:
+        request = self._ahead.request
+        if request is not None:
+            sequence = self.conversations.of(request.conversation, request.day)
+            self.conversations.leave_all_but(sequence)
+            self._ahead.step(sequence)
+
     def _schedule(self) -> Run | None:
         """The active run, else the next waiting request, admitted."""
         if self.active:
             return self.active[0]
         request = self.waiting.popleft()
+        self._ahead.drop()
         try:
             run = self._admit(request)
         except Exception as error:
@@ -116,8 +135,8 @@ class EngineLoop:
 
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
-            return Sequence(UNLOGGED)
-        return self.conversations.of(request.conversation)
+            return Sequence(UNLOGGED, date=request.day)
+        return self.conversations.of(request.conversation, request.day)
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""
@@ -127,17 +146,19 @@ class EngineLoop:
         run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
         if not request.uncached:
             self.conversations.leave_all_but(sequence)
-        ids = run.prompt.ids
-        run.stats.divergence = sequence.divergence(ids, request.messages)
+        ids, pictures = run.prompt.ids, run.prompt.pictures
+        run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
+        run.stats.image_tokens = sum(span.image.tokens for span in pictures)
         run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
-        live = run.reuse.begin(sequence, ids, run.stats)
+        live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
         if live.length and sequence.number:
-            self._runner.log.add(
-                request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
-            )
+            restored = ids[: live.length].tolist()
+            kind = run.stats.restore_kind
+            self._runner.log.add(request.number, sequence.number, 0, restored, pictures, restored=kind)
         self._turns.note_prompt(run)
         self._turns.close_at_budget(run)
-        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks))
+        whole = pictures if self._turns.whole_pictures else ()
+        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks), whole=whole)
         run.calls.extend(calls(live.length, ends))
         run.prefill_started = time.perf_counter()
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
@@ -153,7 +174,8 @@ class EngineLoop:
         length = len(run.prompt.ids)
         live = self._live(run)
         fed = mx.array(run.prompt.ids[start:end].astype(np.uint32))
-        logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
+        with self._turns.counting_pictures(run.stats):
+            logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
             _begin(run.lazy)
@@ -246,6 +268,7 @@ class EngineLoop:
         self._runner.settle(live)
         run.lazy = None
         self._turns.finish(run)
+        self._turns.forget_pixels()
         run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._drop_live:
             run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)

@@ -61,11 +61,26 @@ class CacheOptions:
 
 
 @dataclass(frozen=True)
+class KVQuantization:
+    """Full-attention keys and values are kept in `bits` bits, from the first token on, scaled in groups of a row.
+
+    `group_size` values of a row share a scale and a bias; it must divide the row's width.
+    """
+
+    bits: int
+    group_size: int = 64
+
+
+@dataclass(frozen=True)
 class EngineOptions:
-    """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own."""
+    """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
+
+    `kv_quantization` None: keys and values are kept as the model computes them.
+    """
 
     model: str = "smollm2"
     template: str | None = None
     offline: bool = False
     cache: CacheOptions = CacheOptions()
     prefill_step: int = 2048
+    kv_quantization: KVQuantization | None = None

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import mlx.core as mx
@@ -34,6 +35,7 @@ class Request:
     recorded   the answer is known: feed it instead of sampling one
     ids        the prompt is known: nothing is rendered
     uncached   run from nothing in caches of its own, which touches no other sequence and leaves nothing behind
+    day        ISO, what templates may name as today; the first request of a conversation settles it
     """
 
     number: int
@@ -46,6 +48,7 @@ class Request:
     recorded: Recorded | None = None
     ids: Ids | None = None
     uncached: bool = False
+    day: str = field(default_factory=lambda: date.today().isoformat())
 
 
 @dataclass

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import mlx.core as mx
 from mlx_lm.generate import generation_stream, wired_limit
-from mlx_lm.models.cache import make_prompt_cache
 
 from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.picture_records import PictureRecords
+from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
-from ..cache.window import use_window_caches
 from .cache_report import CacheReport
 from .cache_setup import directory_of, open_store
+from .fresh_caches import FreshCaches
+from .image_reader import ImageReader
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
-from .options import EngineOptions
+from .options import EngineOptions, KVQuantization
 from .prompts import PromptRenderer
 from .reuse import Reuse
 from .runner import CallLog, ModelRunner
@@ -29,6 +31,8 @@ from .scripted import Gate, Script
 from .switches import Switches
 from .template_files import resolve as resolve_template
 from .turn import TurnBuilder
+from .vision_features import FeatureCache
+from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
 _PATIENCE_S: Final = 30.0  # at the end, for the disk to take what the next program will want
 
@@ -46,6 +50,7 @@ class EngineInfo:
     template: str
     reasoning: bool
     tools: bool
+    vision: bool
     reuse: bool
     cache_directory: str | None
     cache_in_memory: bool = False
@@ -97,18 +102,25 @@ def release_streams() -> None:
 
 
 def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str], None]) -> Machinery:
-    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told."""
+    """Load everything. Raises what `load` and the template look-up raise; cache trouble is only told.
+
+    UsageError if the model can't work with the quantization that was asked for.
+    """
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
-    renderer = PromptRenderer(tokenizer, source, label)
+    reader = None
+    if model.processor is not None:
+        reader = ImageReader(model.processor, tokenizer, placeholder_id(model.model))
+    renderer = PromptRenderer(tokenizer, source, label, images=reader)
     script = None
     if switches.script is not None:
         encode = lambda text: list(tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
-    turns = TurnBuilder(model, renderer, switches, script)
-    runner = ModelRunner(model.model, CallLog(switches.call_log))
+    vision = _vision(model, reader, reuse) if model.is_vision else None
+    turns = TurnBuilder(model, renderer, switches, script, vision)
+    runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
     loop.conversations.ttl = options.cache.ttl
     directory = directory_of(options.cache) if reuse.store is not None else None
@@ -118,6 +130,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         template=label,
         reasoning=renderer.markers.has_reasoning,
         tools=bool(tokenizer.has_tool_calling),
+        vision=reader is not None and reader.works,
         reuse=reuse.works,
         cache_directory=str(directory) if directory is not None else None,
         cache_in_memory=directory is not None and is_memory_backed(directory),
@@ -126,12 +139,20 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 
 
+def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> VisionModel:
+    """The calls of a model of mlx-vlm; what its vision tower made is kept with the KV, in the same store."""
+    records = PictureRecords(reuse.store) if reuse.store is not None else None
+    return VisionModel(model.model, reader, FeatureCache(records))
+
+
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
     """The store of this model's namespace, or less, with one line that says why."""
 
-    def make_caches() -> list[Any]:
-        return use_window_caches(make_prompt_cache(model.model))
-
+    language = model.model.language_model if model.is_vision else model.model
+    whole = model.is_vision and sees_whole_pictures(model.model)
+    make_caches = FreshCaches(language, options.kv_quantization, whole)
+    if said := make_caches.check_quantization(model.name):
+        on_notice(said)
     if not options.cache.enabled:
         return Reuse(make_caches, None, None, b"", off=True)
     try:
@@ -139,17 +160,26 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
     except UnsupportedCache as error:
         on_notice(f"KV reuse is off: cache class {error} of this model can't be rewound; each turn is prefilled whole")
         return Reuse(make_caches, None, None, b"")
+    try:
+        check_round_trip(make_caches)
+    except ChangedLibrary as error:
+        on_notice(f"KV reuse is off: {error} isn't what it was when mlxchat was made; each turn is prefilled whole")
+        return Reuse(make_caches, None, None, b"")
     namespace = namespace_key(
         {
             "weights": model.fingerprint,
             "adapter": "",
             "dtype": model.dtype,
-            "kv_quantization": "",
+            "kv_quantization": _quantization_name(options.kv_quantization),
             "layout": layout.describe(),
-            "processor": "",
+            "processor": model.processor_settings,
             "tenant": options.cache.tenant,
             "rank": "0/1",
         }
     )
     store = open_store(options.cache, namespace, layout, model.name, on_notice)
     return Reuse(make_caches, layout, store, namespace)
+
+
+def _quantization_name(quantization: KVQuantization | None) -> str:
+    return "" if quantization is None else f"{quantization.bits} bits in groups of {quantization.group_size}"

@@ -15,6 +15,7 @@ from mlx_lm.models.cache import RotatingKVCache
 from mlxchat.cache import window
 from mlxchat.cache.window import SLACK, WindowKVCache
 from support import tiny_models
+from support.faults import poison
 
 pytestmark = pytest.mark.exact
 
@@ -178,22 +179,6 @@ def test_a_rewind_in_memory_behind_a_full_window(width: int, draw: Any, drivers:
 
 
 # -- rows past the offset ---------------------------------------------------------------------------------------
-
-
-def poison(live: Any, upto: int = 0) -> int:
-    """NaN in every row of every buffer from `upto` rows before the end of what is held; the number of rows."""
-    poisoned = 0
-    for group in live.layout.rows:
-        for index, _ in group.leaves:
-            leaf = live.leaves[index]
-            held = leaf._idx if isinstance(leaf, WindowKVCache) else leaf.offset
-            for name in ("keys", "values"):
-                tensor = getattr(leaf, name)
-                keep = mx.arange(tensor.shape[2])[None, None, :, None] < held - upto
-                setattr(leaf, name, mx.where(keep, tensor, mx.nan))
-                poisoned += tensor.shape[2] - held + upto
-            mx.eval(leaf.keys, leaf.values)
-    return poisoned
 
 
 @pytest.mark.parametrize("drop_live", [False, True])

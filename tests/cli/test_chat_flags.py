@@ -13,7 +13,14 @@ from mlxchat.cli.chat_command import chat
 from mlxchat.cli.chat_flags import ChatFlags
 from mlxchat.cli.sampling_settings import NAMES, NUMBERS, STOP, read_settings
 from mlxchat.cli.sizes import parse_size
-from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
+from mlxchat.engine.options import (
+    CacheOptions,
+    EngineOptions,
+    KVQuantization,
+    RequestOptions,
+    SamplingOptions,
+    ThinkingOptions,
+)
 from mlxchat.errors import UsageError
 
 pytestmark = pytest.mark.exact
@@ -37,6 +44,8 @@ def test_every_flag_arrives() -> None:
         no_cache=True,
         cache_dir="~/kv",
         cache_bytes="2GB",
+        kv_bits=4,
+        kv_group_size=32,
         temp=0.0,
         top_p=0.9,
         top_k=40,
@@ -49,7 +58,8 @@ def test_every_flag_arrives() -> None:
     )
     flags.check()
     cache = CacheOptions(enabled=False, directory=Path.home() / "kv", budget_bytes=2 * 10**9)
-    assert flags.engine_options() == EngineOptions(model="m", template="t", offline=True, cache=cache)
+    quantized = KVQuantization(4, 32)
+    assert flags.engine_options() == EngineOptions("m", "t", offline=True, cache=cache, kv_quantization=quantized)
     sampling = SamplingOptions(0.0, 0.9, 40, 0.1, 3, 7, ("END", "DONE"), {"repetition_penalty": 1.1})
     assert flags.request_options() == RequestOptions(sampling, ThinkingOptions(True, 0))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlxchat.cache.store import Store
-from mlxchat.engine import cache_setup, setup
+from mlxchat.engine import cache_setup, fresh_caches, setup
 from mlxchat.engine.options import CacheOptions
 from support.kvstore import FaultyFiles, io_error
 from support.oracle import costs, read_log
@@ -148,7 +148,7 @@ def test_a_cache_class_that_is_not_known(start: Any, monkeypatch: pytest.MonkeyP
     def make(model: Any) -> list[Any]:
         return [SummaryCache() for _ in make_prompt_cache(model)]
 
-    monkeypatch.setattr(setup, "make_prompt_cache", make)
+    monkeypatch.setattr(fresh_caches, "make_prompt_cache", make)
     engine = start()
     turns = three_turns(engine)
     assert len(engine.notices) == 1
@@ -156,6 +156,17 @@ def test_a_cache_class_that_is_not_known(start: Any, monkeypatch: pytest.MonkeyP
     assert [turn.stats.shortfall_reason for turn in turns] == ["none", "unsupported_class", "unsupported_class"]
     assert [turn.stats.cached_tokens for turn in turns] == [0, 0, 0]
     assert not engine.engine.info.reuse
+
+
+def test_a_library_that_changed(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round trip at start-up sees a class that no longer does what it did; the chat goes on without reuse."""
+    monkeypatch.setattr(KVCache, "trim", lambda self, count: count)
+    engine = start()
+    turns = three_turns(engine)
+    assert len(engine.notices) == 1
+    assert engine.notices[0].startswith("KV reuse is off: KVCache isn't what it was")
+    assert [turn.stats.shortfall_reason for turn in turns] == ["none", "unsupported_class", "unsupported_class"]
+    assert [turn.stats.cached_tokens for turn in turns] == [0, 0, 0]
 
 
 def test_no_cache(start: Any, tmp_path: Path) -> None:

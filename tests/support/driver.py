@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 from mlx_lm.models.cache import make_prompt_cache
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
+from mlxchat.cache.memory import Memory
 from mlxchat.cache.store import Store
-from mlxchat.cache.window import use_window_caches
 from mlxchat.engine.cache_setup import reaches_of
 from mlxchat.engine.cuts import calls, cuts
+from mlxchat.engine.fresh_caches import FreshCaches
+from mlxchat.engine.options import KVQuantization
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.runner import CallLog, ModelRunner
 from mlxchat.engine.sequence import Sequence
@@ -31,24 +34,25 @@ class Driver:
         *,
         off: bool = False,
         window: bool = True,
+        quantization: KVQuantization | None = None,
+        memory: Memory | None = None,
         budget: int = 1 << 30,
         queue: int = 1 << 28,
         **store: Any,
     ) -> None:
-        def make() -> list[Any]:
-            caches = make_prompt_cache(model)
-            return use_window_caches(caches) if window else caches
-
+        make: Callable[[], list[Any]] = FreshCaches(model, quantization)
+        if not window:
+            make = partial(make_prompt_cache, model)
         self.troubles: list[str] = []
         self.runner = ModelRunner(model, CallLog(None))
-        layout = Layout.of(use_window_caches(make_prompt_cache(model)))
+        layout = Layout.of(FreshCaches(model, quantization)())
         namespace = namespace_key({"layout": layout.describe()})
         self.store = (
             Store(folder, namespace, budget, queue, self.troubles.append, reaches=reaches_of(layout), **store)
             if folder is not None and not off
             else None
         )
-        self.reuse = Reuse(make, layout, self.store, namespace, off=off)
+        self.reuse = Reuse(make, layout, self.store, namespace, off=off, memory=memory)
         self.sequences: dict[str, Sequence] = {}
         self.shapes: list[tuple[int, int]] = []
 

@@ -15,9 +15,11 @@ anything else   is answered by an echo
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
 from mlxchat.engine.events import (
     Event,
@@ -35,9 +37,10 @@ from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
 from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
-from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError
+from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError, ModelIncomplete
 
 PATIENCE_S = 30.0
+SLOW_S = 3.0  # long enough to type a message meanwhile
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    name: str = "fake"
+
+    @classmethod
+    def of(cls, name: str) -> FakeInfo:
+        """What is known of it before it is loaded."""
+        return cls()
 
 
 @dataclass
@@ -61,6 +70,11 @@ class FakeEngine:
     def start(cls, options: EngineOptions, on_notice: Callable[[str], None]) -> FakeEngine:
         if options.model == "loud":
             on_notice("the fake engine is loud")
+        if options.model == "slow":
+            time.sleep(SLOW_S)
+        if options.model == "broken":
+            time.sleep(SLOW_S)
+            raise ModelIncomplete("the fake engine is broken", "take another")
         return cls(options)
 
     def cache_report(self) -> CacheReport:
@@ -86,13 +100,16 @@ class FakeChat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self.engine = engine
+        self.day = day
         self.system = system
         self.recorder: Recorder = Unrecorded()
         self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
+        self.prepared: list[tuple[str | None, int]] = []
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
@@ -120,6 +137,11 @@ class FakeChat:
         self.options.append(options)
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
+
+    def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
+        """Notes what it was asked to get ready for."""
+        self.prepared.append((draft.text if draft is not None else None, least))
+        return AheadRequest(0, "", (), options, draft, least)
 
     def undo(self) -> Message | None:
         while self.messages and self.messages[-1].role == "assistant":

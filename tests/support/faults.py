@@ -10,6 +10,7 @@ import numpy as np
 from mlxchat.cache import layers, planner, restore
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.planner import Piece, Plan
+from mlxchat.cache.window import WindowKVCache
 
 
 def off_by_one(monkeypatch: Any) -> None:
@@ -95,3 +96,19 @@ def state_of_another_position(monkeypatch: Any) -> None:
         return plan if plan.state is None or other == position else replace(plan, state=prospect.states[other])
 
     monkeypatch.setattr(planner.Planner, "_build", build)
+
+
+def poison(live: Any, upto: int = 0) -> int:
+    """NaN in every row of every buffer from `upto` rows before the end of what is held; the number of rows."""
+    poisoned = 0
+    for group in live.layout.rows:
+        for index, _ in group.leaves:
+            leaf = live.leaves[index]
+            held = leaf._idx if isinstance(leaf, WindowKVCache) else leaf.offset
+            for name in ("keys", "values"):
+                tensor = getattr(leaf, name)
+                keep = mx.arange(tensor.shape[2])[None, None, :, None] < held - upto
+                setattr(leaf, name, mx.where(keep, tensor, mx.nan))
+                poisoned += tensor.shape[2] - held + upto
+            mx.eval(leaf.keys, leaf.values)
+    return poisoned

@@ -19,7 +19,7 @@ from mlxchat.engine.chat import Chat
 from mlxchat.engine.engine import Engine
 from mlxchat.engine.events import Event, Notice, TextDelta, TurnDone, TurnFailed
 from mlxchat.engine.messages import user
-from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions
+from mlxchat.engine.options import CacheOptions, EngineOptions, KVQuantization, RequestOptions, SamplingOptions
 from mlxchat.engine.scripted import Script
 
 from . import tiny_models, tiny_tokenizer
@@ -104,6 +104,7 @@ class ScriptedEngine:
         *replies: Reply,
         cache: CacheOptions | None = None,
         template: str | None = None,
+        quantization: KVQuantization | None = None,
         **switches: str,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ class ScriptedEngine:
         given = {"call_log": self.log, "script": script, "gate": self.gate.folder, **switches}
         wanted = {f"MLXCHAT_TEST_{name.upper()}": str(value) for name, value in given.items() if value}
         cache = cache or CacheOptions(directory=work / "kv", budget_bytes=1 << 28)
-        options = EngineOptions(model=str(model), template=template, offline=True, cache=cache)
+        options = EngineOptions(str(model), template, offline=True, cache=cache, kv_quantization=quantization)
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
-
-VOCAB = 1024
+from support import tiny_architectures
+from support.tiny_architectures import VOCAB
 
 _COMMON = {
     "hidden_size": 64,
@@ -105,6 +106,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 
+CONFIGS |= tiny_architectures.CONFIGS
+
 _PAIRED = ["sliding_attention", "full_attention"] * 2
 SMALLER: dict[str, dict[str, Any]] = {
     "gemma3_text": {"sliding_window": 128},
@@ -131,7 +134,32 @@ def build(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     """A model of `kind` with weights drawn at a scale that keeps its logits lively."""
     config = config_of(kind, **changes)
     model_class, args_class = _get_classes(config)
-    model = model_class(args_class.from_dict(config))
+    return _drawn(model_class(args_class.from_dict(config)), kind, seed)
+
+
+class LanguagePart(nn.Module):
+    """The language part of an mlx-vlm model, called as an mlx-lm model is: ids and caches in, logits out."""
+
+    def __init__(self, part: Any) -> None:
+        super().__init__()
+        self.part = part
+
+    def __call__(self, ids: mx.array, cache: Any = None) -> mx.array:
+        return self.part(ids, cache=cache).logits
+
+    def make_cache(self) -> list[Any]:
+        return self.part.make_cache()
+
+
+def build_vision_text(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
+    """The language part of mlx-vlm's `kind`, with random weights."""
+    room = f"mlx_vlm.models.{kind}"
+    part, config = importlib.import_module(f"{room}.language"), importlib.import_module(f"{room}.config")
+    text = config.TextConfig.from_dict({**tiny_architectures.VISION_TEXT[kind], **changes})
+    return _drawn(LanguagePart(part.LanguageModel(text)), f"{kind}_text", seed)
+
+
+def _drawn(model: Any, kind: str, seed: int) -> nn.Module:
     mx.random.seed(seed)
     drawn = []
     for name, value in tree_flatten(model.parameters()):
