@@ -80,7 +80,7 @@ def thread_seconds() -> dict[str, float]:
 
 
 def measure(model: str, pairs: int, tokens: int, work: Path) -> dict[str, Any]:
-    os.environ["MLXCHAT_TEST_SCRIPT"] = str(script(work / f"{model}.jsonl", pairs + WARM_UP, 2 * tokens))
+    os.environ["MLXCHAT_TEST_SCRIPT"] = str(script(work / f"{Path(model).name}.jsonl", pairs + WARM_UP, 2 * tokens))
     with_store = Engine.start(EngineOptions(model, cache=CacheOptions(directory=work / "kv")), print)
     without = Engine.start(EngineOptions(model, cache=CacheOptions(enabled=False)), print)
     times: list[tuple[float, float]] = []
