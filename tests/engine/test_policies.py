@@ -215,30 +215,25 @@ def test_bytes_written_are_those_of_the_tokens_kept(
     """At most 1.1 × the KV of kept tokens, two states and two tails a request; the same again writes nothing."""
     driver = drive(model(kind))
     assert driver.store is not None
-    history: list[int] = draw(400)
-    prompts = []
-    for _ in range(4):
-        prompts.append(list(history))
-        mark = {len(history) - 1: "stable_user"}
-        driver.turn("a", history, draw(300), mark, drops=True)
-        history += draw(250)
-    driver.drop_live("a")
+    ids, replies = draw(1150), [draw(300) for _ in range(4)]
+
+    def chat(name: str) -> None:
+        for end, reply in zip(range(400, 1151, 250), replies, strict=True):
+            driver.turn(name, ids[:end], reply, {end - 1: "stable_user"}, drops=True)
+        driver.drop_live(name)
+
+    chat("a")
     assert driver.store.drain(120)
     stats = driver.store.stats()
-    live = driver.reuse.fresh()
-    rows = row_bytes(driver, live)
+    rows = row_bytes(driver)
     state = max((e.nbytes for e in driver.store._index if e.header.group == "state"), default=0)
-    kept = rows * len(prompts[-1])
-    assert stats.bytes_written <= 1.1 * kept + len(prompts) * 2 * (state + rows * (BLOCK - 1))
-    before = stats.bytes_written
-    for prompt in prompts:
-        driver.turn("b", prompt, [], {len(prompt) - 1: "stable_user"})
-        driver.drop_live("b")
+    assert stats.bytes_written <= 1.1 * rows * len(ids) + 4 * 2 * (state + rows * (BLOCK - 1))
+    chat("b")
     assert driver.store.drain(120)
-    assert driver.store.stats().bytes_written == before, "a second identical run"
+    assert driver.store.stats().bytes_written == stats.bytes_written, "a second identical run"
 
 
-def row_bytes(driver: Driver, live: Any) -> int:
+def row_bytes(driver: Driver) -> int:
     """Bytes of KV that one token brings, over all layers that hold rows: from a stored block, without its head."""
     assert driver.store is not None
     whole = {e.header.group: e for e in driver.store._index if e.header.place.is_block and e.header.group != "state"}
