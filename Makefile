@@ -7,7 +7,6 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Models for the tests; keep this folder between runs and nothing is fetched twice.
 TEST_HOME := $(or $(MLXCHAT_HOME),$(CURDIR)/.cache/home)
-PYTEST := $(BIN)/python -m pytest -q
 
 help:
 	echo "make chat       set up, fetch the small demo model (93 MB), open the chat; ARGS='...' are the program's words"
@@ -21,12 +20,10 @@ chat: setup
 	exec $(BIN)/mlxchat $(value ARGS)
 
 test: lint test-models
-	MLXCHAT_BLAS=off MLXCHAT_HOME="$(TEST_HOME)" $(PYTEST) -m "exact and not slow"
-	MLXCHAT_HOME="$(TEST_HOME)" $(PYTEST) -m "real and not slow"
+	MLXCHAT_HOME="$(TEST_HOME)" .ci/tests.sh
 
 test-slow: test-models
-	MLXCHAT_BLAS=off MLXCHAT_HOME="$(TEST_HOME)" $(PYTEST) -m "exact and slow"
-	MLXCHAT_HOME="$(TEST_HOME)" $(PYTEST) -m "real and slow"
+	MLXCHAT_HOME="$(TEST_HOME)" .ci/tests.sh slow
 
 lint: setup-dev
 	.ci/lint.sh

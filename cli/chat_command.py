@@ -89,6 +89,16 @@ def chat(
             "-f", "--file", help="Send a text file along; may be repeated; - is stdin.", panel=_INPUT, metavar="FILE"
         ),
     ] = None,
+    image: Annotated[
+        list[str] | None,
+        _option(
+            "-i",
+            "--image",
+            help="Send a picture along: a file, a URL, or - for stdin; may be repeated.",
+            panel=_INPUT,
+            metavar="PATH|URL",
+        ),
+    ] = None,
     turns: Annotated[
         str | None,
         _option("--turns", help="Several turns: a message per line, or JSONL.", panel=_INPUT, metavar="FILE"),
@@ -130,12 +140,26 @@ def chat(
     cache_bytes: Annotated[
         str | None, _option("--cache-bytes", help="Its largest size, such as 2GB.", panel=_CACHE, metavar="SIZE")
     ] = None,
+    no_ahead: Annotated[
+        bool, _option("--no-ahead", help="Don't prefill while you read and type.", panel=_CACHE)
+    ] = False,
     kv_bits: Annotated[
         int | None, _option("--kv-bits", help="Keep full-attention KV in 4 or 8 bits.", panel=_CACHE, metavar="N")
     ] = None,
     kv_group_size: Annotated[
         int | None,
         _option("--kv-group-size", help="Values that share a scale: 32, 64 or 128.", panel=_CACHE, metavar="N"),
+    ] = None,
+    cache_ttl: Annotated[
+        str | None,
+        _option("--cache-ttl", help="Delete KV that nobody has needed for so long.", panel=_CACHE, metavar="AGE"),
+    ] = None,
+    cache_persist: Annotated[
+        bool, _option("--cache-persist", help="Keep the KV cache for later runs, beside the saved chats.", panel=_CACHE)
+    ] = False,
+    cache_tenant: Annotated[
+        str | None,
+        _option("--cache-tenant", help="Share the KV cache with runs of this name only.", panel=_CACHE, metavar="NAME"),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)

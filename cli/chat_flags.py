@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
+from .ages import parse_age
 from .kv_flags import kv_quantization
 from .sampling_settings import read_settings
 from .sizes import parse_size
@@ -34,6 +35,7 @@ class ChatFlags:
     seed: int | None = None
     option: list[str] | None = None
     file: list[str] | None = None
+    image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
     continue_last: bool = False
@@ -49,8 +51,12 @@ class ChatFlags:
     no_cache: bool = False
     cache_dir: str | None = None
     cache_bytes: str | None = None
+    no_ahead: bool = False
     kv_bits: int | None = None
     kv_group_size: int | None = None
+    cache_ttl: str | None = None
+    cache_persist: bool = False
+    cache_tenant: str | None = None
 
     @property
     def machine_output(self) -> bool:
@@ -81,11 +87,16 @@ class ChatFlags:
             ("--offline", "--yes", self.offline and self.yes),
             ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
             ("--turns", "-f", self.turns is not None and bool(self.file)),
+            ("--turns", "-i", self.turns is not None and bool(self.image)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
+            ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
+            ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
         ):
             if clash:
                 raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        if self.model is not None and not self.model.strip():
+            raise UsageError("-m takes the name of a model", "mlxchat models list shows what is here")
         if self.fork and not self.resumes:
             raise UsageError("--fork needs a chat to fork", "name it: -c for the one used last, or -r ID")
         for name, value in (("--temp", self.temp), ("--top-p", self.top_p), ("--min-p", self.min_p)):
@@ -93,10 +104,17 @@ class ChatFlags:
                 raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
 
     def engine_options(self) -> EngineOptions:
-        """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
+        """What is fixed while the model is loaded. Raises UsageError for a size or an age that is none."""
         budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
         directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
-        cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
+        cache = CacheOptions(
+            enabled=not self.no_cache,
+            directory=directory,
+            budget_bytes=budget,
+            tenant=self.cache_tenant or "",
+            ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
+            persist=self.cache_persist,
+        )
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
             model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized

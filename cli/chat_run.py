@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
-from ..engine.options import EngineOptions
+from ..engine.options import EngineOptions, RequestOptions
 from ..errors import OutputError, UsageError
+from .attachments import Attachments
 from .chat_flags import ChatFlags
+from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
@@ -19,6 +21,7 @@ from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
 from .output import Output
+from .pictures import StagedPicture, blind, pictures_in, sees_pictures, stage_all, with_pictures
 from .plain_output import PlainOutput
 from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
@@ -26,15 +29,17 @@ from .streams import Streams, is_terminal
 from .turns import run_turns
 
 if TYPE_CHECKING:
+    from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
 @dataclass(frozen=True)
 class Work:
-    """What to send. `messages` None: a conversation at the terminal, its first message bringing `files`."""
+    """What to send. `messages` None: a conversation at the terminal, its first message bringing the rest."""
 
     messages: list[Message] | None
-    files: list[FilePart]
+    files: list[FilePart] = field(default_factory=list)
+    pictures: list[StagedPicture] = field(default_factory=list)
 
 
 def run_chat(flags: ChatFlags) -> int:
@@ -66,44 +71,66 @@ def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
     work = read_work(flags, stdin, streams)
     saved = open_chat(flags, system, streams)
     try:
-        code = _chat(saved, work, stdin, streams, output)
+        code = _chat(flags, saved, work, stdin, streams, output)
     finally:
         saved.close()
     return saved.exit_code(code)
 
 
-def _chat(saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: Output) -> int:
+def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: Output) -> int:
     """Load the model and do the work; the exit code."""
     flags, request_options = saved.flags, saved.flags.request_options()
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
+    sees = sees_pictures(flags.model_name, flags.offline)
+    if not sees and (work.pictures or pictures_in([*saved.history, *(work.messages or [])])):
+        raise blind(flags.model_name)
+    if work.messages is None:
+        return _converse(typed, saved, work, sees, streams)
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder)
-        if work.messages is not None:
-            if flags.turns is None:
-                return run_one_shot(chat, work.messages[0], request_options, output)
-            return run_turns(chat, work.messages, request_options, output)
-        from .repl import run_repl
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+        code = _answer(chat, work.messages, flags, request_options, output)
+        if flags.machine_output:
+            output.cache(engine.cache_report())
+        return code
 
-        draft = "" if saved.unanswered is None else saved.unanswered.text
-        return run_repl(chat, engine.info, request_options, streams, work.files, not flags.no_stream, draft)
+
+def _answer(
+    chat: Chat, messages: list[Message], flags: ChatFlags, request_options: RequestOptions, output: Output
+) -> int:
+    if flags.turns is None:
+        return run_one_shot(chat, messages[0], request_options, output)
+    return run_turns(chat, messages, request_options, output)
+
+
+def _converse(typed: ChatFlags, saved: SavedChat, work: Work, sees: bool, streams: Streams) -> int:
+    """The conversation at the terminal; the exit code. `typed` are the flags as they were given."""
+    from .repl_run import run_repl
+
+    attachments = Attachments(model=saved.flags.model_name, sees=sees, offline=saved.flags.offline)
+    draft = "" if saved.unanswered is None else attachments.take_back(saved.unanswered, streams.note)
+    attachments.files += work.files
+    attachments.pictures += work.pictures
+    with unechoed():
+        return run_repl(typed, saved, attachments, streams, draft)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:
     """What the command line and stdin ask for. Raises UsageError, InputError, DataError, before any model is loaded."""
-    words, files = flags.prompt or [], flags.file or []
-    check_stdin_users(words, files, flags.turns, flags.no_stdin)
+    words, files, images = flags.prompt or [], flags.file or [], flags.image or []
+    check_stdin_users(words, files, flags.turns, flags.no_stdin, images)
     if flags.turns is not None:
-        return Work(read_turns(flags.turns, stdin), [])
-    taken = "-" in files
+        return Work([with_pictures(message, flags.offline) for message in read_turns(flags.turns, stdin)])
+    taken = "-" in (*files, *images)
     if not words and not taken and stdin.is_terminal:
         _check_terminal(flags, streams)
-        return Work(None, read_files(files, stdin))
+        return Work(None, read_files(files, stdin), stage_all(images, flags.offline, stdin))
     prompt = prompt_text(words, stdin, taken, flags.no_stdin, streams.note)
     parts = read_files(files, stdin)
     if not (prompt or "").strip() and (words or not any(part.text.strip() for part in parts)):
         raise UsageError("the prompt is empty", 'give one: mlxchat "question", or pipe text in')
-    return Work([user_message(prompt, parts)], parts)
+    pictures = stage_all(images, flags.offline, stdin)
+    return Work([user_message(prompt, parts, [one.part for one in pictures])])
 
 
 def _check_terminal(flags: ChatFlags, streams: Streams) -> None:

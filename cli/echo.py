@@ -1,4 +1,4 @@
-"""Keys pressed while the model works: kept for the next prompt, not shown in the middle of the answer."""
+"""Keys pressed while the model works: kept for the next prompt as they are, not shown in the middle of the answer."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_LOCAL_FLAGS = 3
+_INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 
 
 @contextmanager
 def unechoed(descriptor: int = 0) -> Iterator[None]:
-    """Within it the terminal at `descriptor` shows no keys by itself; prompt-toolkit shows those of its prompt."""
+    """Within it the terminal at `descriptor` shows no keys by itself; prompt-toolkit shows those of its prompt.
+
+    Nor does it make a newline of Enter: at the next prompt that would be one within the text, and nothing be sent. And
+    Ctrl-C drops nothing of what was typed.
+    """
     try:
         before = termios.tcgetattr(descriptor)
     except (termios.error, OSError):  # no terminal: nothing echoes
         yield
         return
     silent = [*before]
-    silent[_LOCAL_FLAGS] &= ~termios.ECHO
+    silent[_LOCAL_FLAGS] = silent[_LOCAL_FLAGS] & ~termios.ECHO | termios.NOFLSH
+    silent[_INPUT_FLAGS] &= ~termios.ICRNL
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
     try:
         yield

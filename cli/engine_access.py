@@ -9,9 +9,17 @@ from ..engine.messages import Message
 from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
+    from ..engine.catalog import ModelInfo
     from ..engine.chat import Chat
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
+
+
+def model_facts(name: str) -> ModelInfo:
+    """What is known of a model on disk before it is loaded, MLX left alone. Raises ModelError."""
+    from ..engine.catalog import info
+
+    return info(name)
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
@@ -22,9 +30,16 @@ def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> En
 
 
 def new_chat(
-    engine: Engine, system: str | None, history: Sequence[Message] = (), recorder: Recorder | None = None
+    engine: Engine,
+    system: str | None,
+    history: Sequence[Message] = (),
+    recorder: Recorder | None = None,
+    day: str | None = None,
 ) -> Chat:
-    """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`."""
+    """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
+
+    `day` (ISO) is what templates may name as today; None: today.
+    """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder)
+    return Chat(engine, system, history, recorder, day)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from typer.exceptions import Abort, TyperException
 
 from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .routing import DEFAULT_COMMAND, PROGRAM
 from .sanitize import sanitize
+
+_OF_A_VALUE = re.compile(r"^(invalid value for '[^']*': )(?:Value error, )?(.)")
+"""How the parser's own checker of values begins what it says."""
 
 
 class Reported(Exception):
@@ -64,6 +69,7 @@ def lines(error: MlxchatError) -> list[str]:
 def _parser_error(error: TyperException) -> MlxchatError:
     words = " ".join(error.format_message().split()).removesuffix(".")
     words = words[:1].lower() + words[1:]
+    words = _OF_A_VALUE.sub(lambda found: found[1] + found[2].lower(), words)
     if error.exit_code != UsageError.exit_code:
         return MlxchatError(words)
     context = getattr(error, "ctx", None)

@@ -7,7 +7,7 @@ import select
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..engine.messages import FilePart, Message, Part, TextPart
+from ..engine.messages import FilePart, ImagePart, Message, Part, TextPart
 from ..errors import DataError, InputError, UsageError
 from .turns_file import parse_turns
 
@@ -51,10 +51,12 @@ class Stdin:
             raise InputError(f"can't read stdin: {error.strerror}", "--no-stdin leaves it out") from error
 
 
-def check_stdin_users(words: Sequence[str], files: Sequence[str], turns: str | None, no_stdin: bool) -> None:
+def check_stdin_users(
+    words: Sequence[str], files: Sequence[str], turns: str | None, no_stdin: bool, images: Sequence[str] = ()
+) -> None:
     """Raise UsageError if two want stdin, or one wants it together with --no-stdin."""
     users = ["the prompt -"] * (list(words) == [_STDIN]) + ["-f -"] * list(files).count(_STDIN)
-    users += ["--turns -"] * (turns == _STDIN)
+    users += ["-i -"] * list(images).count(_STDIN) + ["--turns -"] * (turns == _STDIN)
     if len(users) > 1:
         raise UsageError(f"{users[0]} and {users[1]} both want stdin", "only one of them can have it")
     if users and no_stdin:
@@ -66,7 +68,7 @@ def prompt_text(
 ) -> str | None:
     """The prompt: the words, a blank line, what is piped in. None if there is neither.
 
-    `taken` says that stdin goes elsewhere (`-f -`, `--turns -`). Raises DataError for bytes that aren't UTF-8.
+    `taken` says that stdin goes elsewhere (`-f -`, `-i -`, `--turns -`). Raises DataError for bytes that aren't UTF-8.
     """
     only_stdin = list(words) == [_STDIN]
     typed = None if only_stdin or not words else " ".join(words)
@@ -84,9 +86,9 @@ def prompt_text(
     return f"{typed}\n\n{piped}" if piped.strip() else typed
 
 
-def user_message(prompt: str | None, files: Sequence[FilePart]) -> Message:
-    """The message of `files` and `prompt`, files first so that another question on them reuses their KV."""
-    parts: list[Part] = [*files]
+def user_message(prompt: str | None, files: Sequence[FilePart], images: Sequence[ImagePart] = ()) -> Message:
+    """The message of `images`, `files` and `prompt`, in this order so that another question on them reuses their KV."""
+    parts: list[Part] = [*images, *files]
     if prompt:
         parts.append(TextPart(prompt))
     return Message("user", tuple(parts))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter, WordCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
 from ..engine.folders import state_dir
-from .repl_commands import COMMANDS, wants_more
+from .repl_commands import ARGUMENTS, COMMANDS, wants_more
 
 HISTORY_FILE = "prompt-history"
+PAUSE_S = 0.3  # without a key: the words so far may stand for a while
 
 
 class PrivateHistory(FileHistory):
@@ -50,30 +55,108 @@ def open_history() -> History:
         return InMemoryHistory()
 
 
+class CommandCompleter(Completer):
+    """Completes commands, and the path after those that take one."""
+
+    def __init__(self) -> None:
+        self._commands = WordCompleter(list(COMMANDS), sentence=True)
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What could stand where the cursor is."""
+        command, space, rest = document.text_before_cursor.lstrip().partition(" ")
+        if not space:
+            return self._commands.get_completions(document, complete_event)
+        if ARGUMENTS.get(command, "").startswith("PATH"):
+            return self._paths.get_completions(Document(rest), complete_event)
+        return ()
+
+
 class LineReader:
     """Reads what the user types, several lines where they ask for them."""
 
-    def __init__(self, color: bool) -> None:
+    def __init__(self, color: bool, on_typed: Callable[[str, bool], None] | None = None) -> None:
+        """on_typed: told what stands at the prompt at every change, and, with True, once typing has paused."""
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_keys(),
             history=open_history(),
-            completer=WordCompleter(list(COMMANDS), sentence=True),
+            completer=CommandCompleter(),
             complete_while_typing=False,
             enable_open_in_editor=True,
             enable_suspend=True,
             prompt_continuation="… ",
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
         )
+        self._given_up: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if on_typed is not None:
+            self._session.default_buffer.on_text_changed += Typing(on_typed)
 
     def read(self, default: str = "") -> str:
-        """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D."""
-        return self._session.prompt("> ", default=default)
+        """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D.
+
+        Raises what `give_up` was told, at once or while it reads; what stands there by then goes into the history.
+        """
+        if self._given_up is not None:
+            raise self._given_up
+        self._loop = None
+        try:
+            return self._session.prompt("> ", default=default, pre_run=self._begin)
+        finally:
+            self._loop = None
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._given_up is not None:
+            self._leave(self._given_up)
+
+    def _leave(self, error: BaseException) -> None:
+        if self.typed.strip():
+            self._session.history.append_string(self.typed)
+        self._session.app.exit(exception=error)
+
+    def give_up(self, error: BaseException) -> None:
+        """End reading with `error`; from any thread."""
+        self._given_up = error
+        self._soon(lambda: self._leave(error))
+
+    def above(self, write: Callable[[], None]) -> None:
+        """Have `write` print something above the prompt, or just so where no prompt is up; from any thread."""
+        if not self._soon(lambda: run_in_terminal(write)):
+            write()
+
+    def _soon(self, work: Callable[[], object]) -> bool:
+        """Run `work` on the prompt's loop, if there is one."""
+        loop = self._loop
+        try:
+            if loop is None:
+                return False
+            loop.call_soon_threadsafe(work)
+        except RuntimeError:  # it ended just now
+            return False
+        return True
 
     @property
     def typed(self) -> str:
         """What stood at the prompt when `read` was interrupted."""
         return self._session.default_buffer.text
+
+
+class Typing:
+    """Watches the prompt. Runs on prompt-toolkit's event loop."""
+
+    def __init__(self, on_typed: Callable[[str, bool], None]) -> None:
+        self._on_typed = on_typed
+        self._pause: asyncio.TimerHandle | None = None
+
+    def __call__(self, buffer: Buffer) -> None:
+        """The prompt's text has changed."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if buffer.text:
+            self._on_typed(buffer.text, False)
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._on_typed, buffer.text, True)
 
 
 def _keys() -> KeyBindings:

@@ -13,15 +13,32 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the program on `argv` (default: the process's) and exit."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    begun = False
     try:
         _fill_descriptors()
         from .run import run
 
-        code = run(list(sys.argv[1:] if argv is None else argv))
+        begun = True
+        code = run(arguments)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: from here on Ctrl-C needs no traceback
     except KeyboardInterrupt:
         code = INTERRUPTED
+        if not begun and ("--json" in arguments or "--jsonl" in arguments):
+            _print_interrupted(arguments)
     _leave(code)
+
+
+def _print_interrupted(arguments: list[str]) -> None:
+    """The JSON of a run that Ctrl-C ended while the program was still being read; a second press can't break it off."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        from ..errors import Interrupted
+        from .run import print_json_failure
+
+        print_json_failure(Interrupted("interrupted"), arguments)
+    except Exception:  # a module that can't be read a second time, a full stdout: the exit code tells
+        pass
 
 
 def _fill_descriptors() -> None:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..engine.events import Event
-from ..engine.messages import FilePart, Message, TextPart
+from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
-from .echo import unechoed
+from .ahead import WorkAhead
+from .attachments import Attachments
+from .cache_lines import cache_lines
 from .failures import lines
-from .input_sources import user_message
 from .interrupts import stopping
 from .plain_output import PlainOutput
 from .repl_commands import Typed, help_lines, understand
+from .repl_sessions import ReplSessions
 from .stats_line import details, stats_line
 from .streams import Streams
 from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
-    from ..engine.engine import EngineInfo
 
 LEAVE_WITHIN_S = 2.0
 
@@ -44,29 +45,40 @@ class Repl:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: Callable[[], Chat],
         options: RequestOptions,
         streams: Streams,
         output: PlainOutput,
         reader: Reader,
-        files: Sequence[FilePart] = (),
+        attachments: Attachments,
+        sessions: ReplSessions,
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
+        ahead: WorkAhead | None = None,
     ) -> None:
-        self._chat = chat
+        self._opened = chat
         self._options = options
         self._streams = streams
         self._output = output
         self._reader = reader
-        self._files = list(files)
+        self._attachments = attachments
+        self._sessions = sessions
         self._clock = clock
         self._draft = draft
+        self._ahead = ahead
         self._requests: list[RequestStats] = []
-        self._commands = {
+        self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/stats": self._stats,
+            "/cache": self._cache,
             "/retry": self._retry,
             "/undo": self._undo,
+            "/image": self._image,
+            "/detach": self._detach,
+            "/sessions": lambda _: self._sessions.list(),
+            "/load": self._load,
+            "/rename": lambda name: self._sessions.rename(name),
+            "/search": lambda words: self._sessions.search(words),
             "/clear": self._clear,
         }
 
@@ -75,6 +87,8 @@ class Repl:
         interrupted_at = -LEAVE_WITHIN_S
         while True:
             draft, self._draft = self._draft, ""
+            if self._ahead is not None:
+                self._ahead.rest(self._attachments.files, bool(self._attachments.pictures))
             try:
                 line = self._reader.read(draft)
             except EOFError:
@@ -100,16 +114,32 @@ class Repl:
             return False
         if typed.command == "/exit":
             return True
-        if typed.command:
-            self._commands[typed.command]()
-        elif typed.text.strip():
-            self._send(typed)
+        try:
+            if typed.command:
+                self._command(typed, line)
+            elif typed.text.strip():
+                self._send(typed)
+        except KeyboardInterrupt:  # while the model was still loading, or a picture was fetched
+            self._draft = line
         return False
 
+    def _command(self, typed: Typed, line: str) -> None:
+        assert typed.command is not None
+        try:
+            self._commands[typed.command](typed.argument)
+        except MlxchatError as error:
+            self._explain(error)
+            self._draft = line
+
+    @property
+    def _chat(self) -> Chat:
+        """The conversation; waits for the model."""
+        return self._opened()
+
     def _send(self, typed: Typed) -> None:
-        message = user_message(typed.text, self._files)
-        self._files = []
-        if not self._turn(self._chat.ask(message, self._options)):
+        chat = self._chat
+        message = self._attachments.message(typed.text)
+        if not self._turn(chat.ask(message, self._options)):
             self._take_back(message)
 
     def _turn(self, events: Iterator[Event]) -> bool:
@@ -129,35 +159,57 @@ class Repl:
         return kept
 
     def _take_back(self, message: Message) -> None:
-        self._draft = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
-        self._files = [part for part in message.content if isinstance(part, FilePart)]
+        self._draft = self._attachments.take_back(message, self._streams.note)
 
-    def _retry(self) -> None:
+    def _image(self, source: str) -> None:
+        if source:
+            staged = self._attachments.stage(source)
+            self._streams.draw(staged.picture)
+            self._streams.note(f"{staged} goes with your next message")
+        elif self._attachments.names:
+            for number, name in enumerate(self._attachments.names, 1):
+                self._streams.note(f"{number}  {name}")
+        else:
+            self._streams.note("nothing goes with your next message; /image PATH or URL stages a picture")
+
+    def _detach(self, which: str) -> None:
+        for name in self._attachments.detach(which):
+            self._streams.note(f"{name} stays here")
+
+    def _load(self, which: str) -> None:
+        loaded = self._sessions.load(which)
+        chat = loaded.chat
+        self._opened, self._options, self._requests = (lambda: chat), loaded.options, []
+        self._attachments.clear()
+        if loaded.unanswered is not None:
+            self._take_back(loaded.unanswered)
+
+    def _retry(self, _: str) -> None:
         if any(message.role == "user" for message in self._chat.messages):
             self._turn(self._chat.retry(self._options))
         else:
-            self._streams.note("There is no message to answer again.")
+            self._streams.note("there is no message to answer again")
 
-    def _undo(self) -> None:
+    def _undo(self, _: str) -> None:
         message = self._chat.undo()
         if message is None:
-            self._streams.note("There is nothing to take back.")
+            self._streams.note("there is nothing to take back")
         else:
             self._take_back(message)
 
-    def _clear(self) -> None:
+    def _clear(self, _: str) -> None:
         self._chat.clear()
         self._requests = []
-        self._files = []
-        self._streams.note("A new chat.")
+        self._attachments.clear()
+        self._streams.note("a new chat")
 
-    def _help(self) -> None:
+    def _help(self, _: str) -> None:
         for line in help_lines():
             self._streams.note(line)
 
-    def _stats(self) -> None:
+    def _stats(self, _: str) -> None:
         if not self._requests:
-            self._streams.note("No answer yet.")
+            self._streams.note("no answer yet")
             return
         for line in (stats_line(self._requests[-1]), *details(self._requests[-1])):
             self._streams.note(line)
@@ -168,26 +220,15 @@ class Repl:
                 f"{sums['cached_tokens']:,} of them reused"
             )
 
+    def _cache(self, _: str) -> None:
+        try:
+            report = self._chat.cache_report()
+        except MlxchatError as error:
+            self._explain(error)
+            return
+        for line in cache_lines(report):
+            self._streams.note(line)
+
     def _explain(self, error: MlxchatError) -> None:
         for line in lines(error):
             self._streams.note(line)
-
-
-def run_repl(
-    chat: Chat,
-    info: EngineInfo,
-    options: RequestOptions,
-    streams: Streams,
-    files: Sequence[FilePart],
-    stream: bool,
-    draft: str = "",
-) -> int:
-    """Greet, then chat until the user leaves; `draft` stands at the first prompt. The exit code."""
-    from .line_reader import LineReader
-
-    streams.note(f"{info.model} · context {info.context_limit:,} tokens · /help, Ctrl-D to leave")
-    for part in files:
-        streams.note(f"{part.name} goes with your first message.")
-    output = PlainOutput(streams, stream=stream, show_stats=True)
-    with unechoed():
-        return Repl(chat, options, streams, output, LineReader(streams.color), files, draft=draft).run()

@@ -11,21 +11,38 @@ from ..errors import UsageError
 COMMANDS = {
     "/help": "what can be typed here",
     "/stats": "the numbers of the last answer and of the whole chat",
+    "/cache": "what the KV cache holds, what it reused, and why not more",
     "/retry": "answer the last message again",
     "/undo": "take the last message and its answer back, to change it",
+    "/image": "a picture for the next message: a path or URL; alone: what goes with it",
+    "/detach": "let go of that picture again, by its number or name; alone: of all",
+    "/sessions": "the chats that are saved",
+    "/load": "go on with a saved chat; the start of its id is enough",
+    "/rename": "give this chat a name (so does /save)",
+    "/search": "find words in the saved chats",
     "/clear": "a new chat with the same model",
     "/exit": "leave (so does Ctrl-D)",
 }
-ALIASES = {"/new": "/clear", "/quit": "/exit"}
+ARGUMENTS = {
+    "/image": "PATH|URL",
+    "/detach": "N|NAME",
+    "/load": "ID",
+    "/rename": "NAME",
+    "/search": "WORDS",
+}
+"""What may stand after a command; the others take nothing."""
+
+ALIASES = {"/new": "/clear", "/quit": "/exit", "/save": "/rename"}
 _BLOCK = '"""'
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A line understood: a command of COMMANDS, or else `text` for the model."""
+    """A line understood: a command of COMMANDS and its `argument`, or else `text` for the model."""
 
     command: str | None = None
     text: str = ""
+    argument: str = ""
 
 
 def understand(line: str) -> Typed:
@@ -50,9 +67,10 @@ def understand(line: str) -> Typed:
 def _command(first: str, line: str) -> Typed:
     name = ALIASES.get(first, first)
     if name in COMMANDS:
-        if first != line:
+        argument = line.removeprefix(first).strip()
+        if argument and name not in ARGUMENTS:
             raise UsageError(f"{name} takes nothing after it", "to send the line as text, begin it with two slashes")
-        return Typed(command=name)
+        return Typed(command=name, argument=argument)
     if _exists(first):
         return Typed(text=line)
     near = get_close_matches(first.lower(), [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
@@ -77,7 +95,8 @@ def wants_more(text: str) -> bool:
 
 def help_lines() -> list[str]:
     """What /help prints."""
-    width = max(map(len, COMMANDS)) + 2
+    commands = [(f"{name} {ARGUMENTS.get(name, '')}".rstrip(), words) for name, words in COMMANDS.items()]
+    width = max(len(name) for name, _ in commands) + 2
     keys = (
         ("Enter", "sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line"),
         (_BLOCK, "begins and ends a block of several lines"),
@@ -85,4 +104,4 @@ def help_lines() -> list[str]:
         ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
         ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
     )
-    return [f"{name:<{width + 4}}{words}" for name, words in (*COMMANDS.items(), *keys)]
+    return [f"{name:<{width}}{words}" for name, words in (*commands, *keys)]

@@ -59,7 +59,7 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         failure = output_error(error)  # what commands write elsewhere has errors of its own
         failure.__cause__ = error
     try:
-        _print_json_failure(failure, argv)
+        print_json_failure(failure, argv)
     except OutputError as refused:
         failure = refused
     if isinstance(failure, OutputError) and _stdout_refuses():
@@ -100,7 +100,7 @@ def _options(argv: list[str]) -> list[str]:
     return argv[: argv.index("--")] if "--" in argv else argv
 
 
-def _print_json_failure(error: MlxchatError, argv: list[str]) -> None:
+def print_json_failure(error: MlxchatError, argv: list[str]) -> None:
     """With --json or --jsonl on the command line stdout holds JSON even when the command never ran."""
     options = _options(argv)
     if "--json" in options or "--jsonl" in options:

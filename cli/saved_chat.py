@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
-from ..errors import ModelError, OutputError, UsageError
+from ..errors import DataError, InputError, ModelError, OutputError, UsageError
 from ..transcripts.model import Entry
 from ..transcripts.session_appender import SessionAppender, SessionBusy, is_open
 from ..transcripts.session_file import SavedSession, read_session
@@ -16,6 +16,7 @@ from ..transcripts.session_recorder import SessionRecorder
 from ..transcripts.session_settings import SessionSettings
 from ..transcripts.session_store import SessionStore
 from .chat_flags import ChatFlags
+from .pictures import without_lost
 from .sampling_settings import read_settings
 from .streams import Streams
 
@@ -30,6 +31,7 @@ class SavedChat:
     history      what was said before, without the system message
     recorder     None: nothing is saved
     unanswered   a message at the end of the session that got no answer, to be offered again
+    day          ISO, the day that templates may name: the one on which the chat began; None for today
     """
 
     flags: ChatFlags
@@ -37,6 +39,7 @@ class SavedChat:
     history: tuple[Message, ...] = ()
     recorder: SessionRecorder | None = None
     unanswered: Message | None = None
+    day: str | None = None
 
     @property
     def session_id(self) -> str | None:
@@ -57,13 +60,13 @@ class SavedChat:
 def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedChat:
     """Find, lock and read the session to go on with, or prepare a new one. Loads no model.
 
-    Raises InputError if there is no such session, UsageError if its id's start is several's, DataError if it can't be
-    read.
+    -c passes over sessions that can't be read, with a line about each. Raises InputError if there is no such session,
+    UsageError if its id's start is several's, DataError if it can't be read.
     """
     store = SessionStore()
     if not flags.resumes:
         return _new(flags, system, store, streams)
-    path = store.newest() if flags.resume is None else store.find(flags.resume)
+    path = _newest(store, streams) if flags.resume is None else store.find(flags.resume)
     appender = None if flags.fork or flags.no_save else _locked(path, streams)
     try:
         saved = read_session(path, unfinished=appender is not None or not is_open(path))
@@ -74,10 +77,28 @@ def open_chat(flags: ChatFlags, system: str | None, streams: Streams) -> SavedCh
         raise
 
 
+def _newest(store: SessionStore, streams: Streams) -> Path:
+    """The session used last that can be read. If none can, the one used last: whoever reads it says why not."""
+    newest = store.newest()
+    passed: list[str] = []
+    for path in store.paths():
+        try:
+            read_session(path)
+        except DataError as error:
+            passed.append(f"passed over, since it can't be read: {error.message}")
+        except InputError as error:
+            passed.append(f"passed over: {error.message}")
+        else:
+            for line in passed:
+                streams.note(line)
+            return path
+    return newest
+
+
 def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Streams) -> SavedChat:
     if flags.no_save:
         return SavedChat(flags, system)
-    recorder = SessionRecorder(store.folder, _settings(flags, system), streams.notice)
+    recorder = SessionRecorder(store.folder, settings_of(flags, system), streams.notice)
     return SavedChat(flags, system, recorder=recorder)
 
 
@@ -107,17 +128,20 @@ def _resumed(
         streams.note(f"the session names what no session may set, and is not obeyed: {names}")
     flags = _restored(flags, saved.settings, streams)
     system = saved.settings.system if system is None else system
-    settings, conversation = _settings(flags, system), saved.answered
+    settings, conversation = settings_of(flags, system), saved.answered
     said = [entry for entry in conversation if entry.message.role != "system"]
     recorder: SessionRecorder | None = None
     if appender is not None:
         recorder = SessionRecorder.resume(appender, saved, settings, streams.notice)
     elif not flags.no_save:
         recorder = SessionRecorder(store.folder, settings, streams.notice, said, forked_from=saved.id)
-    history = tuple(_as_said_here(entry, settings.model, store) for entry in said)
-    _tell(saved, history, settings, recorder, streams)
+    history, lost = without_lost([_as_said_here(entry, settings.model, store) for entry in said])
+    _tell(saved, history, settings, recorder, streams, flags.cache_persist)
+    for line in lost:
+        streams.note(line)
     ended = saved.conversation[len(conversation) :]
-    return SavedChat(flags, system, history, recorder, ended[-1].message if ended else None)
+    unanswered = store.images.located(ended[-1].message) if ended else None
+    return SavedChat(flags, system, history, recorder, unanswered, saved.day)
 
 
 def _as_said_here(entry: Entry, model: str | None, store: SessionStore) -> Message:
@@ -132,10 +156,12 @@ def _tell(
     settings: SessionSettings,
     recorder: SessionRecorder | None,
     streams: Streams,
+    persist: bool,
 ) -> None:
     """What goes on, and what reading it again will cost."""
     title = saved.title if len(saved.title) <= _TITLE_LENGTH else f"{saved.title[:_TITLE_LENGTH]}…"
-    parts = [f"{len(history)} message{'s' * (len(history) != 1)}", f"about {saved.tokens:,} tokens to prefill"]
+    cost = f"about {saved.tokens:,} tokens{' less those in the kept cache' if persist else ''} to prefill"
+    parts = [f"{len(history)} message{'s' * (len(history) != 1)}", cost]
     if recorder is not None and recorder.session_id != saved.id:
         parts.append(f"in the copy {recorder.session_id}")
     if settings.model != saved.settings.model:
@@ -146,7 +172,7 @@ def _tell(
 # -- settings --------------------------------------------------------------------------------------------------
 
 
-def _settings(flags: ChatFlags, system: str | None) -> SessionSettings:
+def settings_of(flags: ChatFlags, system: str | None) -> SessionSettings:
     """What the session's header keeps."""
     options: RequestOptions = flags.request_options()
     return SessionSettings(

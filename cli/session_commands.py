@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +16,11 @@ from ..transcripts.session_file import SavedSession, read_session
 from ..transcripts.session_search import Found, search
 from ..transcripts.session_store import SessionStore, updated
 from ..transcripts.writing import OutputFormat, write_file
-from .ages import age_text, parse_age
+from .ages import parse_age
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
 from .sanitize import sanitize
+from .session_table import FIRST_WORDS, session_table
 from .streams import Streams
 
 app = typer.Typer(
@@ -31,8 +33,6 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Which = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the start of it.")]
 
-_FIRST_WORDS = 60
-
 
 @app.command("list")
 def list_command(json_output: Json = False) -> None:
@@ -42,9 +42,10 @@ def list_command(json_output: Json = False) -> None:
     if json_output:
         _print(streams, "sessions", folder=str(store.folder), sessions=[summary(one) for one in sessions])
     elif not sessions:
-        streams.note("No chat is saved yet.")
+        streams.note("no chat is saved yet")
     else:
-        _print_table(streams, sessions)
+        for line in session_table(sessions):
+            streams.write(sanitize(line) + "\n")
     for trouble in troubles:
         streams.note(lines(as_mlxchat_error(trouble))[0])
 
@@ -91,13 +92,39 @@ def rm_command(
         before = time.time() - parse_age(older_than)
         paths = [path for path in paths if updated(path) < before]
     gone = store.remove(list(dict.fromkeys(paths)))
+    records = _forget(gone.removed, streams)
     if json_output:
-        _print(streams, "sessions-rm", removed=list(gone.removed), open=list(gone.busy), images=gone.images)
+        _print(
+            streams,
+            "sessions-rm",
+            removed=list(gone.removed),
+            open=list(gone.busy),
+            images=gone.images,
+            kept_records=records,
+        )
     else:
         streams.note(f"removed {_count(len(gone.removed), 'chat')}" + _pictures(gone.images))
     for busy in gone.busy:
         streams.note(f"{busy} is open in another program, and stays")
     return 1 if gone.busy else 0
+
+
+def _forget(removed: Sequence[str], streams: Streams) -> int:
+    """Delete what a kept KV cache holds of removed chats alone; how many records that was."""
+    from ..engine.folders import kept_dirs
+
+    folders = [folder for folder in kept_dirs() if folder.is_dir()]
+    if not folders:
+        return 0
+    from ..cache.kept_folder import forget
+
+    records = 0
+    for folder in folders:
+        try:
+            records += sum(forget(folder, session) for session in removed)
+        except OSError as error:
+            streams.note(f"the kept KV cache in {folder} can't be changed: {error.strerror}; remove the folder by hand")
+    return records
 
 
 @app.command("rename")
@@ -133,7 +160,7 @@ def search_command(
     for one in found:
         streams.write(sanitize(f"{one.session.id}  {one.role:<9}  {one.excerpt}") + "\n")
     if not found:
-        streams.note("No saved chat holds that.")
+        streams.note("no saved chat holds that")
 
 
 @app.command("export")
@@ -162,7 +189,7 @@ def summary(session: SavedSession) -> dict[str, Any]:
     return {
         "id": session.id,
         "name": session.name,
-        "opening": session.opening[:_FIRST_WORDS],
+        "opening": session.opening[:FIRST_WORDS],
         "model": session.settings.model,
         "turns": session.turns,
         "message_count": len(session.conversation),
@@ -174,17 +201,6 @@ def summary(session: SavedSession) -> dict[str, Any]:
         "forked_from": session.forked_from,
         "path": str(session.path),
     }
-
-
-def _print_table(streams: Streams, sessions: list[SavedSession]) -> None:
-    rows = [("ID", "AGE", "TURNS", "MODEL", "FIRST WORDS")]
-    for session in sessions:
-        age = age_text(time.time() - updated(session.path))
-        rows.append((session.id, age, str(session.turns), session.settings.model or "", session.title[:_FIRST_WORDS]))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        streams.write(sanitize("  ".join([*cells, row[4]]).rstrip()) + "\n")
 
 
 def _read(which: str) -> SavedSession:

@@ -14,6 +14,8 @@ from .sanitize import sanitize
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..engine.pictures import Picture
+
 ColorChoice = Literal["auto", "always", "never"]
 
 
@@ -67,6 +69,14 @@ class Streams:
                 self.console.print(Text(text, style="dim"), end="", soft_wrap=True)
             else:
                 self.stderr.write(text)
+
+    def draw(self, picture: Picture) -> None:
+        """Show a picture on stderr, where both streams are a terminal that is known to show pictures."""
+        if self.live and is_terminal(self.stdout):
+            from .terminal_pictures import show
+
+            with self._side():
+                show(picture, self.stderr)
 
     def notice(self, line: str) -> None:
         """A note that may come while a transient line is up: the line gives way."""

@@ -13,6 +13,7 @@ from . import backend, guard, models
 from .aliases import EMBEDDED
 from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
+from .vision_kind import has_vision
 from .weights import WeightFile, read_header
 
 FIT_TOKENS = 8192
@@ -86,7 +87,7 @@ def describe(folder: ModelFolder) -> ModelInfo:
         kind=str(config.get("model_type", "")),
         weights=_weights(config, files),
         context_limit=limit,
-        vision="vision_config" in config,
+        vision=has_vision(config),
         tools="tools" in template,
         reasoning="<think>" in template or "enable_thinking" in template or "reasoning" in template,
         memory_bytes=memory,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 
+from .ahead import AheadRequest
+from .cache_report import CacheReport
 from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
@@ -31,6 +34,7 @@ class Chat:
 
     history     messages that were said before, without the system message; the recorder knows them
     recorder    is told of every change before the caller is
+    day         ISO, the day on which the history began, which templates may name; None for today
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Chat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self._engine = engine
         self._system = system
@@ -46,16 +51,28 @@ class Chat:
         self._recorder: Recorder = recorder or Unrecorded()
         self._begin()
         self.messages += history
+        self._day: str = day or date.today().isoformat()
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
-        self._begin()
+        self._day = date.today().isoformat()
         self._recorder.cleared()
+        self._begin()
 
     def _begin(self) -> None:
         self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
         self.requests: list[RequestStats] = []
-        self._name = uuid.uuid4().hex
+        self._ahead = AheadRequest(0, "", (), RequestOptions())  # none yet
+        self._name = self._recorder.session_id or uuid.uuid4().hex
+
+    @property
+    def name(self) -> str:
+        """What the engine and the KV cache call this conversation."""
+        return self._name
+
+    def cache_report(self) -> CacheReport:
+        """What the engine's KV cache holds and has done so far."""
+        return self._engine.cache_report()
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
         """Append `message` (a user's or a tool's), run the model, and append its answer, a partial one too."""
@@ -63,6 +80,18 @@ class Chat:
         self.messages.append(message)
         self._recorder.asked(before, message)
         yield from self._run(options, before)
+
+    def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
+        """Have the engine prefill what the next message's prompt will begin with, while nobody waits.
+
+        draft   the user's message as far as it is typed: its settled words are prefilled too
+        least   not for fewer tokens than this
+        The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
+        """
+        self._ahead.cancelled.set()
+        self._ahead = AheadRequest(next_number(), self._name, tuple(self.messages), options, draft, least, self._day)
+        self._engine.prepare(self._ahead)
+        return self._ahead
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
         """Another answer to the last user message; the old one and all after it are replaced.
@@ -99,7 +128,8 @@ class Chat:
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
-        request = Request(next_number(), self._name, tuple(self.messages), options)
+        self._ahead.cancelled.set()
+        request = Request(next_number(), self._name, tuple(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)
         index = len(self.messages)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import cast
 
 from ..errors import EngineFailed
 from . import backend
@@ -16,6 +17,8 @@ from .switches import Switches
 
 backend.prepare()  # the BLAS is chosen once, before the first import of mlx, which the next two lines bring
 
+from .ahead import AheadRequest  # noqa: E402
+from .cache_report import CacheReport as CacheReport  # noqa: E402
 from .request import Request  # noqa: E402
 from .setup import EngineInfo as EngineInfo  # noqa: E402
 from .setup import Machinery, build, release_streams  # noqa: E402
@@ -43,7 +46,7 @@ class Engine:
     info: EngineInfo
 
     def __init__(self, options: EngineOptions, on_notice: Callable[[str], None]) -> None:
-        self._inbox: queue.SimpleQueue[Request | _Task | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Request | AheadRequest | _Task | None] = queue.SimpleQueue()
         self._ready: Future[EngineInfo] = Future()
         self._closed = False
         self._thread = threading.Thread(target=self._run, args=(options, on_notice), name="engine", daemon=True)
@@ -66,6 +69,13 @@ class Engine:
         else:
             self._inbox.put(request)
 
+    def prepare(self, request: AheadRequest) -> None:
+        """Queue work for a request that hasn't come yet; it gives way to every request."""
+        if self._closed or not self._thread.is_alive():
+            request.done.set()
+        else:
+            self._inbox.put(request)
+
     def call(self, work: Callable[[Machinery], object]) -> object:
         """Run `work` on the engine thread between two steps and return its result. Raises what `work` raises.
 
@@ -76,6 +86,17 @@ class Engine:
             raise _stopped()
         self._inbox.put(task)
         return task.result.result()
+
+    def forget(self, conversation: str) -> int:
+        """Delete a conversation's KV, in memory and on disk, but for what others use; how many records that was.
+
+        Waits for its running request, if there is one, to be stopped. EngineFailed once the engine is closed.
+        """
+        return cast(int, self.call(lambda machinery: machinery.loop.forget(conversation)))
+
+    def cache_report(self) -> CacheReport:
+        """What the KV cache holds and has done so far. EngineFailed once the engine is closed."""
+        return cast(CacheReport, self.call(lambda machinery: machinery.cache_report()))
 
     def close(self) -> None:
         """End the running request as if it were stopped, free the model and the cache file, end the thread."""
@@ -103,13 +124,18 @@ class Engine:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""
         while True:
             try:
-                item = self._inbox.get(block=not machinery.loop.busy)
+                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.tick_s)
             except queue.Empty:
-                return True
+                if machinery.loop.busy:
+                    return True
+                machinery.loop.idle()
+                continue
             if item is None:
                 return False
             if isinstance(item, Request):
                 machinery.loop.waiting.append(item)
+            elif isinstance(item, AheadRequest):
+                machinery.loop.prepare(item)
             else:
                 self._answer(item, machinery)
 

@@ -11,9 +11,13 @@ import numpy as np
 
 from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
+from .ahead import AheadRequest
+from .conversations import Conversations
 from .cuts import calls, cuts
-from .events import PrefillProgress, TurnFailed
+from .events import Notice, PrefillProgress, TurnFailed
 from .feeding import Feeding
+from .hit_rate import HitRate, reuse_of
+from .preparation import Preparation
 from .request import Request, Run
 from .reuse import Reuse
 from .runner import UNLOGGED, ModelRunner
@@ -21,6 +25,7 @@ from .scripted import Gate
 from .sequence import Sequence
 from .turn import TurnBuilder
 
+_TICK_S = 30.0
 CLEAR_EVERY = 256  # decoded tokens between two mx.clear_cache calls, as mlx-lm does
 
 
@@ -30,17 +35,24 @@ class EngineLoop:
     def __init__(self, turns: TurnBuilder, runner: ModelRunner, reuse: Reuse, gate: Gate, drop_live: bool) -> None:
         self.waiting: deque[Request] = deque()
         self.active: list[Run] = []
-        self.sequences: dict[str, Sequence] = {}
+        self.conversations = Conversations(reuse)
+        self.sequences = self.conversations.known
+        self.rate = HitRate()
         self.reuse = reuse
         self._turns = turns
         self._runner = runner
         self._gate = gate
         self._drop_live = drop_live
+        self._ahead = Preparation(turns.preview, runner, reuse)
 
     @property
     def busy(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.waiting or self.active)
+        return bool(self.waiting or self.active or self._ahead.request)
+
+    def prepare(self, request: AheadRequest) -> None:
+        """Work for a request that hasn't come yet, in the steps that no request needs."""
+        self._ahead.offer(request)
 
     def shut(self) -> None:
         """No more steps will come: end the active run as an interrupted one, and refuse what waits."""
@@ -48,14 +60,39 @@ class EngineLoop:
             run.request.cancelled.set()
         while self.active:
             self.step()
+        self._ahead.drop()
         for request in self.waiting:
             self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
         self.waiting.clear()
+
+    # -- between requests --------------------------------------------------------------------------------------
+
+    @property
+    def tick_s(self) -> float | None:
+        """How long to wait for a request before `idle` is called; None where it has nothing to do."""
+        ttl = self.conversations.ttl
+        return None if ttl is None else min(_TICK_S, max(ttl / 4, 0.01))
+
+    def idle(self) -> None:
+        """Nothing is asked for the moment: let go of what has been idle for too long."""
+        self.conversations.expire()
+
+    def forget(self, conversation: str) -> int:
+        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was."""
+        for request in (*self.waiting, *(run.request for run in self.active)):
+            if request.conversation == conversation:
+                request.cancelled.set()
+        while any(run.request.conversation == conversation for run in self.active):
+            self.step()
+        return self.conversations.forget(conversation)
 
     # -- schedule → run → record -------------------------------------------------------------------------------
 
     def step(self) -> None:
         """One model call for one run. Whatever goes wrong ends that run with a TurnFailed; the loop lives on."""
+        if not self.waiting and not self.active:
+            self._work_ahead()
+            return
         run = self._schedule()
         if run is None:
             return
@@ -73,11 +110,19 @@ class EngineLoop:
         except Exception as error:
             self._fail(run, error)
 
+    def _work_ahead(self) -> None:
+        request = self._ahead.request
+        if request is not None:
+            sequence = self.conversations.of(request.conversation, request.day)
+            self.conversations.leave_all_but(sequence)
+            self._ahead.step(sequence)
+
     def _schedule(self) -> Run | None:
         """The active run, else the next waiting request, admitted."""
         if self.active:
             return self.active[0]
         request = self.waiting.popleft()
+        self._ahead.drop()
         try:
             run = self._admit(request)
         except Exception as error:
@@ -90,18 +135,20 @@ class EngineLoop:
 
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
-            return Sequence(UNLOGGED)
-        return self.sequences.setdefault(request.conversation, Sequence(len(self.sequences) + 1))
+            return Sequence(UNLOGGED, date=request.day)
+        return self.conversations.of(request.conversation, request.day)
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""
         mx.reset_peak_memory()
+        self.conversations.expire()
         sequence = self._sequence(request)
         run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
         if not request.uncached:
-            self._leave_others(sequence)
+            self.conversations.leave_all_but(sequence)
         ids = run.prompt.ids
         run.stats.divergence = sequence.divergence(ids, request.messages)
+        run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
         live = run.reuse.begin(sequence, ids, run.stats)
         if live.length and sequence.number:
             self._runner.log.add(
@@ -114,13 +161,6 @@ class EngineLoop:
         run.prefill_started = time.perf_counter()
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
         return run
-
-    def _leave_others(self, sequence: Sequence) -> None:
-        """A conversation that isn't active holds no KV in memory."""
-        for other in self.sequences.values():
-            if other is not sequence:
-                self.reuse.drop_live(other)
-                self.reuse.unpin(other)
 
     # -- prefill -----------------------------------------------------------------------------------------------
 
@@ -225,12 +265,23 @@ class EngineLoop:
         self._runner.settle(live)
         run.lazy = None
         self._turns.finish(run)
-        run.reuse.end(run.sequence)
+        run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._drop_live:
             run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
+        if not run.request.uncached:
+            self._count(run)
         self._runner.log.flush()
         mx.clear_cache()
         self._turns.deliver(run)
+
+    def _count(self, run: Run) -> None:
+        """Add the turn to the process's hit rate, and say once that it has fallen."""
+        self.conversations.rest(run.sequence)
+        if self.reuse.store is not None:
+            self.reuse.store.keep_notes()
+        warning = self.rate.add(reuse_of(run.stats, run.fed_before, run.changed, over_budget=self.reuse.is_over_budget))
+        if warning is not None:
+            run.request.events.put(Notice(warning))
 
     def _fail(self, run: Run, error: Exception) -> None:
         """The run ends, at whatever point; its caches may be in any state, so they are let go."""

@@ -72,7 +72,7 @@ class PromptRenderer:
         self,
         tokenizer: TokenizerWrapper,
         template: str | None = None,
-        label: str = "The model's template",
+        label: str = "the model's template",
         *,
         recent_turns: int = 8,
     ) -> None:

@@ -18,7 +18,7 @@ Plain = dict[str, Any]
 _DATE_FORMAT = re.compile(r"""strftime_now\(\s*(?:format\s*=\s*)?(['"])(.*?)\1""")
 # shadows the library's function, so that a prompt does not change at midnight
 _PINNED_DATE = "{% macro strftime_now(format) %}{{ pinned_dates.get(format, pinned_dates['']) }}{% endmacro +%}"
-_HINT = "Choose another with --template NAME|FILE."
+_HINT = "choose another with --template NAME|FILE"
 
 
 class ChatTemplate:
@@ -34,7 +34,7 @@ class ChatTemplate:
         self._label = label
         if source is None and not tokenizer.has_chat_template:
             raise TemplateError(
-                "The model has no chat template.", "Name one with --template, for example --template chatml."
+                "the model has no chat template", "name one with --template, for example --template chatml"
             )
 
     def source(self, tools: Sequence[Plain] = ()) -> str:

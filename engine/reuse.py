@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..cache.checkpoint import Checkpointer
-from ..cache.keys import BLOCK, Chain, Ids
+from ..cache.keys import BLOCK, Chain, Ids, Place
 from ..cache.layers import Layout
 from ..cache.live import HeldState, LiveCache
 from ..cache.memory import Memory, default_held_bytes
 from ..cache.planner import Plan, Planner
 from ..cache.restore import OutOfMemory, needed_bytes, restore, rows_that_fit
 from ..cache.store import Store
-from ..cache.trie import SequenceTrie
+from ..cache.trie import SequenceTrie, common_prefix
 from .cuts import PREFILL_STEP
-from .sequence import Sequence
+from .sequence import Advance, Sequence
 from .stats import RequestStats
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of them, from what memory there is,
@@ -54,6 +54,7 @@ class Reuse:
         self._make_caches = make_caches
         self._namespace = namespace
         self._planner = Planner(store, layout) if layout is not None and not off else None
+        self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
         self._memory = memory if memory is not None else Memory()
         self._held_bytes = default_held_bytes()
@@ -62,6 +63,12 @@ class Reuse:
     def works(self) -> bool:
         """Whether anything is reused at all."""
         return self._planner is not None
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether a record was refused because the budget is too small for it, or for it and what it stands on."""
+        dropped = self.store.stats().dropped if self.store is not None else {}
+        return bool(dropped.get("no_room") or dropped.get("too_large"))
 
     def apart(self) -> Reuse:
         """One that reuses nothing and keeps nothing, for a run that must leave no trace."""
@@ -73,18 +80,28 @@ class Reuse:
         """Give the sequence a live cache that holds the longest restorable prefix of `ids`, at most len(ids) - 1."""
         stats.prompt_tokens = len(ids)
         stats.common_prefix_tokens = self.trie.longest_match(ids)
-        live = sequence.live
-        before = live.length if live is not None else 0
+        live, advance = sequence.live, sequence.advance
+        before = advance.before if advance is not None else live.length if live is not None else 0
+        if advance is not None and live is not None:
+            self._fed_ahead = np.array(live.ids, np.int32)  # joins the trie after this turn
         if self._planner is None:
             stats.shortfall_reason = self._why_off if stats.common_prefix_tokens else "none"  # type: ignore[assignment]
             sequence.live = self.fresh()
         else:
-            sequence.live = self._restored(sequence, ids, stats)
+            sequence.live = self._restored(sequence, ids, len(ids) - 1, stats)
         position = sequence.live.length
-        stats.cached_tokens = position
+        sequence.holes = {block for block in sequence.holes if (block + 1) * BLOCK <= position}
         stats.prefill_tokens = len(ids) - position
+        kept = position
+        if advance is not None and stats.restore_kind == "live" and position > advance.start:
+            self._adopt(sequence, advance, position, stats)
+            kept = advance.start
+        sequence.advance = None
+        # A kept cache remembers sequences that this process has never fed.
+        stats.common_prefix_tokens = max(stats.common_prefix_tokens, kept)
+        stats.cached_tokens = position - stats.idle_prefill_tokens - stats.typeahead_prefill_tokens
         # What had to be taken back: of the live sequence, or of what this conversation last held.
-        stats.rewind_tokens = max(0, (before or len(sequence.fed)) - position) if sequence.fed.size else 0
+        stats.rewind_tokens = max(0, (before or len(sequence.fed)) - kept) if sequence.fed.size else 0
         return sequence.live
 
     def fresh(self) -> LiveCache:
@@ -92,12 +109,12 @@ class Reuse:
         layout = self.layout if self.layout is not None else Layout((), None, 0)
         return LiveCache(self._make_caches(), layout, self._namespace)
 
-    def _restored(self, sequence: Sequence, ids: Ids, stats: RequestStats) -> LiveCache:
+    def _restored(self, sequence: Sequence, ids: Ids, limit: int, stats: RequestStats) -> LiveCache:
         assert self._planner is not None
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
-        limit, short = len(ids) - 1, False
+        short = False
         while True:
             plan = self._planner.plan(ids, keys.keys, sequence.live, limit, stats.common_prefix_tokens)
             self._keep_branch(sequence, plan)
@@ -106,6 +123,7 @@ class Reuse:
             live = sequence.live if sequence.live is not None else self.fresh()
             if plan.position == 0:
                 break
+            self._note_use(sequence, plan, ids, keys.keys, stats)
             if self.store is None or not plan.entries:
                 live.trim(plan.position)
                 break
@@ -141,10 +159,23 @@ class Reuse:
                 return space, plan.position
         return 0, min(plan.position - 1, rows_that_fit(plan, self.layout.rows, left))
 
+    def _note_use(self, sequence: Sequence, plan: Plan, ids: Ids, keys: list[bytes], stats: RequestStats) -> None:
+        """What the plan's position needs stays longest. A branch whose reasoning was dropped goes first."""
+        if self.store is None:
+            return
+        if stats.divergence == "reasoning_dropped" and len(sequence.fed) > plan.position:
+            fed = Chain(self._namespace)
+            fed.append(sequence.fed)
+            end = min(len(sequence.fed), plan.position // BLOCK * BLOCK + BLOCK)
+            self.store.demote([Place.at(fed.keys, sequence.fed, end)])
+        self.store.touch([Place.at(keys, ids, plan.position)], plan.entries, sequence.name)
+
     def _keep_branch(self, sequence: Sequence, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
         live = sequence.live
-        if live is not None and plan.position < (sequence.stable if sequence.drops_reply else live.length):
+        if live is None or sequence.advance is not None:
+            return
+        if plan.position < (sequence.stable if sequence.drops_reply else live.length):
             self.park(sequence)
 
     def _tell(self, plan: Plan, stats: RequestStats, milliseconds: float) -> None:
@@ -159,6 +190,53 @@ class Reuse:
         else:
             stats.restore_kind = "live"
         stats.cached_live_tokens = plan.position - stats.cached_disk_tokens
+
+    # -- ahead of a request ------------------------------------------------------------------------------------
+
+    def waiting(self, sequence: Sequence, ids: Ids) -> int:
+        """How many of `ids` the live sequence doesn't hold; 0 where nothing would be reused anyway."""
+        if self._planner is None:
+            return 0
+        return len(ids) - (common_prefix(ids, sequence.live.ids) if sequence.live is not None else 0)
+
+    def begin_ahead(self, sequence: Sequence, ids: Ids, open_at: int) -> int:
+        """Put the sequence as far along `ids`, which a coming prompt will begin with, as it can be restored.
+
+        Returns that position, which may be all of `ids`. What it cost is told with the request that follows.
+        """
+        before, cost = sequence.live.length if sequence.live is not None else 0, RequestStats()
+        sequence.live = self._restored(sequence, ids, len(ids), cost)
+        position, advance = sequence.live.length, sequence.advance
+        if advance is None or position < advance.start:
+            before = advance.before if advance is not None else before
+            cost.checkpoint_bytes = advance.cost.checkpoint_bytes if advance is not None else 0
+            sequence.advance = Advance(before, position, max(position, open_at), cost)
+        else:
+            advance.open = max(advance.start, open_at)
+        return position
+
+    def record_ahead(self, sequence: Sequence, start: int, end: int, kind: str | None, *, last: bool) -> None:
+        """As `record_prefill`. `last`: the user's words begin here, and a window may have to come back to it."""
+        tail = last and any(group.window is not None for group in self.layout.rows) if self.layout else False
+        written = self.record_prefill(sequence, start, end, kind, tail)
+        if sequence.advance is not None:
+            sequence.advance.cost.checkpoint_bytes += written
+
+    def _adopt(self, sequence: Sequence, advance: Advance, position: int, stats: RequestStats) -> None:
+        """The request goes on where the work ahead of it ended: its restore and its tokens are told apart."""
+        assert sequence.live is not None
+        cost = advance.cost
+        stats.idle_prefill_tokens = min(position, advance.open) - advance.start
+        stats.typeahead_prefill_tokens = max(0, position - max(advance.open, advance.start))
+        stats.restore_kind = cost.restore_kind
+        stats.restore_ms, stats.restore_bytes = cost.restore_ms, cost.restore_bytes
+        stats.cached_disk_tokens = cost.cached_disk_tokens
+        stats.cached_live_tokens = advance.start - cost.cached_disk_tokens
+        stats.checkpoint_bytes += cost.checkpoint_bytes
+        if self.store is not None and stats.typeahead_prefill_tokens:
+            checkpointer = Checkpointer(self.store, sequence.live)
+            checkpointer.blocks(advance.open, position, wait=True)
+            stats.checkpoint_bytes += checkpointer.bytes_written
 
     # -- record ------------------------------------------------------------------------------------------------
 
@@ -175,13 +253,14 @@ class Reuse:
             if kind is not None:
                 live.hold_state(kind)
             if self.store is not None:
-                checkpointer = Checkpointer(self.store, live)
+                checkpointer = Checkpointer(self.store, live, sequence.name)
                 checkpointer.blocks(start, end, wait=True)
                 if tail:
                     checkpointer.tail(end, wait=True)
                 if live.layout.states is not None and end % PREFILL_STEP == 0:
                     checkpointer.state(live.state_now("step"), wait=True)
                 self._displace_states(live, checkpointer)
+                sequence.holes |= checkpointer.holes
                 written = checkpointer.bytes_written
         live.compact()
         return written
@@ -192,8 +271,9 @@ class Reuse:
         assert live is not None
         written = 0
         if self.store is not None and self._planner is not None and live.length % BLOCK == 0 and not dropped:
-            checkpointer = Checkpointer(self.store, live)
+            checkpointer = Checkpointer(self.store, live, sequence.name)
             checkpointer.blocks(live.length - BLOCK, live.length, wait=False)
+            sequence.holes |= checkpointer.holes
             written = checkpointer.bytes_written
         live.compact()
         return written
@@ -209,17 +289,33 @@ class Reuse:
         """After a failure: what was fed stays known, the live caches, in whatever state they are, are let go."""
         if sequence.live is not None:
             self.trie.add(sequence.live.ids)
-        sequence.live = None
+        sequence.live = sequence.advance = None
 
     # -- end ---------------------------------------------------------------------------------------------------
 
-    def end(self, sequence: Sequence) -> None:
-        """Note what was fed, and pin what the next turn will go back to."""
+    def end(self, sequence: Sequence) -> int:
+        """Note what was fed, offer the holes again, pin what the next turn will go back to; bytes for the writer."""
         live = sequence.live
         assert live is not None
+        written = self._refill(sequence, live)
         sequence.fed = np.array(live.ids, np.int32)
         self.trie.add(sequence.fed)
+        if self._fed_ahead is not None:
+            self.trie.add(self._fed_ahead)
+            self._fed_ahead = None
         self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
+        return written
+
+    def _refill(self, sequence: Sequence, live: LiveCache) -> int:
+        """Offer the blocks that the writer could not take again; what it can't take now waits for the next turn."""
+        if self.store is None or not sequence.holes:
+            return 0
+        checkpointer = Checkpointer(self.store, live, sequence.name)
+        for block in sorted(sequence.holes):
+            if (block + 1) * BLOCK <= live.length:
+                checkpointer.blocks(block * BLOCK, (block + 1) * BLOCK, wait=False)
+        sequence.holes = checkpointer.holes
+        return checkpointer.bytes_written
 
     def _pin(self, sequence: Sequence, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
@@ -242,21 +338,30 @@ class Reuse:
         live = sequence.live
         if live is None or self.store is None or self._planner is None or live.length == 0:
             return 0
-        checkpointer = Checkpointer(self.store, live)
+        checkpointer = Checkpointer(self.store, live, sequence.name)
         for held in live.states:
             if not superseded(held, live.states):
                 checkpointer.state(held, wait=True)
-        if not sequence.drops_reply:
-            checkpointer.blocks(0, live.length, wait=True)
-            checkpointer.tail(live.length, wait=True)
-            if live.layout.states is not None:
+        ahead = sequence.advance
+        if ahead is not None or not sequence.drops_reply:
+            end = live.length if ahead is None else min(live.length, ahead.open)  # not the words of an unsent message
+            checkpointer.blocks(0, end, wait=True)
+            checkpointer.tail(end, wait=True)
+            if live.layout.states is not None and end == live.length:
                 checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
+
+    def forget(self, sequence: Sequence) -> int:
+        """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
+        sequence.live = sequence.advance = None
+        self.unpin(sequence)
+        return self.store.leave(sequence.name) if self.store is not None else 0
 
     def drop_live(self, sequence: Sequence) -> int:
         """Park, then free the memory."""
         written = self.park(sequence)
-        sequence.live = None
+        sequence.live = sequence.advance = None
+        sequence.holes = set()
         return written
 
 

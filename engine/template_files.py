@@ -43,15 +43,15 @@ def resolve(name_or_path: str | None, tokenizer: TokenizerWrapper) -> tuple[str 
     path = Path(name_or_path).expanduser()
     if not path.exists() and path.suffix == "" and path.name == name_or_path:
         raise UsageError(
-            f"No built-in template is called {name_or_path!r}.",
-            f"Built in: {', '.join(built_in_names())}; anything else is the path of a Jinja file.",
+            f"no built-in template is called {name_or_path!r}",
+            f"built in: {', '.join(built_in_names())}; anything else is the path of a Jinja file",
         )
     try:
         return path.read_bytes().decode("utf-8"), path.name
     except OSError as error:
-        raise InputError(f"Can't read the template {name_or_path}: {error.strerror}.", "Check the path.") from error
+        raise InputError(f"can't read the template {name_or_path}: {error.strerror}", "check the path") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"The template {name_or_path} is not UTF-8.", "Save it as UTF-8 text.") from error
+        raise DataError(f"the template {name_or_path} is not UTF-8", "save it as UTF-8 text") from error
 
 
 def _turn_settings(name: str, vocab: Container[str]) -> str:
@@ -60,6 +60,6 @@ def _turn_settings(name: str, vocab: Container[str]) -> str:
             return "".join(f"{{%- set {key} = '{value}' -%}}" for key, value in words.items())
     known = " or ".join(token for token, _ in _TURNS)
     raise TemplateError(
-        f"The template {name} needs turn tokens that this model lacks ({known}).",
-        "Leave --template out, or give a Jinja file of your own.",
+        f"the template {name} needs turn tokens that this model lacks ({known})",
+        "leave --template out, or give a Jinja file of your own",
     )

@@ -9,11 +9,13 @@ from functools import cached_property
 import mlx.core as mx
 
 from ..errors import ContextExceeded
+from .ahead import AheadRequest, Preview
 from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, Message, TextPart
+from .messages import Generated, Message, TextPart, user
+from .preparation import settled
 from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
@@ -24,6 +26,21 @@ from .sequence import Sequence
 from .stats import rate
 from .switches import Switches
 from .tool_calls import reply_of
+
+_MORE = ("x", " x", "\nx", ". ", "'s")  # how what is typed may go on
+
+
+def _goings_on(draft: Message) -> list[Message]:
+    """A draft up to its last whole word, and several ways to go on: the word being typed may become another yet."""
+    part = draft.content[-1] if draft.content else TextPart("")
+    if not isinstance(part, TextPart):
+        return [draft]
+    words = part.text.rstrip()
+    if words == part.text:
+        words = words[: len(words) - len(words.split()[-1])].rstrip() if words else ""
+    space = part.text[len(words) : len(words) + 1]
+    texts = [words, *(words + space + more for more in _MORE)]
+    return [replace(draft, content=(*draft.content[:-1], TextPart(text))) for text in texts]
 
 
 class TurnBuilder:
@@ -47,7 +64,7 @@ class TurnBuilder:
         if len(prompt.ids) >= limit:
             raise ContextExceeded(
                 f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
-                "shorten it, or start a new conversation with /new",
+                "make it shorter, or begin a new chat",
             )
         parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
         draw = self._draw(request, prompt)
@@ -56,6 +73,32 @@ class TurnBuilder:
         if request.recorded is not None:
             run.feeding = self._feeding(request, request.recorded, sequence, prompt, limit - len(prompt.ids))
         return run
+
+    def preview(self, request: AheadRequest, sequence: Sequence) -> Preview | None:
+        """What the prompt of a coming user message is sure to begin with, whatever else is typed; None if nothing is.
+
+        Any of several goings-on is rendered behind the words so far; what all of them share is settled.
+        """
+        options = request.options
+
+        def render(message: Message) -> Prompt:
+            return self._renderer.render(
+                (*request.messages, message), thinking=options.thinking, tools=options.tools, date=sequence.date
+            )
+
+        prompts = [render(user(more)) for more in _MORE]
+        header = max(prompts[0].positions("user_start"), default=0)
+        opened = min(header, len(settled(prompts)))
+        if request.draft is not None:
+            prompts = [render(message) for message in _goings_on(request.draft)]
+        ids = settled(prompts)
+        if request.draft is None:
+            ids = ids[:opened]
+        if not 0 < len(ids) < self._model.context_limit:
+            return None
+        opened = min(opened, len(ids))
+        kinds = {mark.position: mark.kind for mark in reversed(prompts[0].marks) if mark.position <= opened}
+        return Preview(ids, opened, dict(sorted(kinds.items())))
 
     def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
         if request.ids is not None:
@@ -131,6 +174,7 @@ class TurnBuilder:
         """Make the message, note it on the sequence, and fill in the numbers."""
         run.message = self._message(run)
         run.sequence.messages = (*run.request.messages, run.message)
+        run.sequence.options = run.request.options
         # Stopped before its first word, the request has fed nothing but its prompt, which is worth keeping.
         run.sequence.drops_reply = self.will_drop(run) and bool(run.ids) and not run.message.tool_calls
         stats, now = run.stats, time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from ..engine.messages import Message
 from ..errors import DataError, InputError
 from .journal import read_journal
 from .json_lines import NotJson, load
-from .model import Entry, Skipped
+from .model import Entry, Skipped, seconds
 from .session_lines import read_entry
 from .session_settings import SessionSettings, refused_fields
 
@@ -64,6 +65,18 @@ class SavedSession:
         while entries and entries[-1].message.role == "user":
             entries.pop()
         return tuple(entries)
+
+    @property
+    def day(self) -> str | None:
+        """The day (ISO, here) on which the conversation began; None if the file doesn't say."""
+        spoken = (seconds(entry.time) for entry in self.conversation if entry.message.role != "system")
+        began = next((moment for moment in spoken if moment is not None), None)
+        if began is None and self.created is not None:
+            began = self.created / 1000
+        try:
+            return None if began is None else date.fromtimestamp(began).isoformat()
+        except (OverflowError, OSError, ValueError):
+            return None
 
     @property
     def turns(self) -> int:

@@ -19,7 +19,15 @@ from ..engine.messages import ImagePart, Message, Part
 from .session_appender import FILE_MODE, make_private_folder
 
 FOLDER = "images"
-_TYPES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif", "image/bmp": ".bmp"}
+_TYPES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/webp": ".webp",
+    "image/gif": ".gif",
+    "image/bmp": ".bmp",
+    "image/avif": ".avif",
+    "image/x-portable-anymap": ".ppm",
+}
 
 
 class ImageFolder:

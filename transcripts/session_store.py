@@ -37,7 +37,7 @@ class SessionStore:
     def paths(self) -> list[Path]:
         """Every session file, the one used last first."""
         try:
-            found = [path for path in self.folder.iterdir() if path.suffix == ".jsonl"]
+            found = [path for path in self.folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
         except OSError:
             return []
         return sorted(found, key=lambda path: (updated(path), path.name), reverse=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 from support.run_program import environment
+from support.schemas import validate
 
 pytestmark = pytest.mark.exact
 
@@ -26,6 +28,48 @@ def test_a_ctrl_c_while_the_program_is_still_being_read_is_quiet() -> None:
         "sys.meta_path.insert(0, Interrupting())\n"
         "main(['hello'])\n"
     )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+INTERRUPTED_AT = """
+import json, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+from mlxchat.cli.main import main
+sys.meta_path.insert(0, Interrupting())
+main({arguments!r})
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["mlxchat.cli.run", "typer", "typer.core", "mlxchat.cli.app", "mlxchat.cli.failures"]
+)
+@pytest.mark.parametrize(
+    ("arguments", "schema"),
+    [
+        (["hello", "--json"], "mlxchat.chat/1"),
+        (["--turns", "-", "--json"], "mlxchat.turns/1"),
+        (["models", "list", "--json"], "mlxchat.error/1"),
+    ],
+)
+def test_in_json_it_is_said(module: str, arguments: list[str], schema: str) -> None:
+    done = ended(INTERRUPTED_AT.format(module=module, arguments=arguments))
+    assert (done.returncode, done.stderr) == (130, "")
+    value = validate(json.loads(done.stdout))
+    assert value["schema"] == schema
+    assert value["error"] == {"code": "interrupted", "message": "interrupted", "hint": ""}
+
+
+def test_as_events_too() -> None:
+    done = ended(INTERRUPTED_AT.format(module="typer", arguments=["hello", "--jsonl"]))
+    assert [validate(json.loads(line))["type"] for line in done.stdout.splitlines()] == ["error", "done"]
+
+
+def test_words_after_two_dashes_are_no_options() -> None:
+    done = ended(INTERRUPTED_AT.format(module="typer", arguments=["--", "--json"]))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
+from mlxchat.cli.attachments import Attachments
+from mlxchat.cli.pictures import StagedPicture, stage
 from mlxchat.cli.plain_output import PlainOutput
 from mlxchat.cli.repl import Repl
 from mlxchat.cli.streams import Streams
-from mlxchat.engine.messages import FilePart
+from mlxchat.engine.messages import FilePart, ImagePart
 from mlxchat.engine.options import RequestOptions, SamplingOptions
+from mlxchat.engine.pictures import open_picture
 from support.fake_engine import FakeChat, FakeEngine
+from support.picture_files import BLUE, png_file
 
 pytestmark = pytest.mark.exact
 
@@ -51,13 +57,21 @@ class Held:
 
 
 def converse(
-    *lines: str, files: Sequence[FilePart] = (), clock: Callable[[], float] = lambda: 0.0, system: str | None = None
+    *lines: str,
+    files: Sequence[FilePart] = (),
+    pictures: Sequence[StagedPicture] = (),
+    sees: bool = True,
+    clock: Callable[[], float] = lambda: 0.0,
+    system: str | None = None,
 ) -> Held:
     out, err = io.StringIO(), io.StringIO()
     streams = Streams("never", stdout=out, stderr=err)
     chat, typist = FakeChat(FakeEngine(), system), Typist(list(lines))
     output = PlainOutput(streams, show_stats=True)
-    code = Repl(chat, OPTIONS, streams, output, typist, files, clock).run()  # type: ignore[arg-type]
+    attachments = Attachments(files, pictures, model="fake", sees=sees)
+    sessions: Any = None  # tests/cli/test_repl_sessions.py has them
+    made: Any = Repl
+    code = made(lambda: chat, OPTIONS, streams, output, typist, attachments, sessions, clock).run()
     return Held(chat, typist, out.getvalue(), err.getvalue(), code)
 
 
@@ -72,6 +86,14 @@ def test_turn_after_turn() -> None:
     assert held.err.count("prompt 4,210 (4,096 cached, 114 new)") == 2
     assert held.code == 0
     assert held.chat.options == [OPTIONS, OPTIONS]
+
+
+def test_the_cache_at_the_prompt() -> None:
+    held = converse("/cache")
+    assert "reused   50 of 100 prompt tokens in 1 turn (50 %)" in held.err
+    assert "missed   40 tokens: evicted" in held.err
+    assert "disk     nothing is written" in held.err
+    assert said(held) == []
 
 
 def test_exit_leaves_at_once() -> None:
@@ -95,7 +117,7 @@ def test_help() -> None:
 
 
 def test_stats() -> None:
-    assert "No answer yet." in converse("/stats").err
+    assert "no answer yet" in converse("/stats").err
     err = converse("say one", "say two", "/stats").err
     assert "4,096 from memory" in err
     assert "2 answers, prompts of 8,420 tokens, 8,192 of them reused" in err
@@ -104,7 +126,7 @@ def test_stats() -> None:
 def test_clear_begins_anew_with_the_same_system_prompt() -> None:
     held = converse("say one", "/clear", "/stats", system="Be brief.")
     assert said(held) == [("system", "Be brief.")]
-    assert "No answer yet." in held.err
+    assert "no answer yet" in held.err
 
 
 def test_retry() -> None:
@@ -169,3 +191,77 @@ def test_ctrl_c_twice_but_slowly_stays() -> None:
 def test_a_repl_that_forgets_the_message_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repl, "_take_back", lambda self, message: None)
     assert converse("too long").typist.drafts[-1] != "too long"
+
+
+class TestPictures:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return png_file(tmp_path / "a b.png")
+
+    def test_one_is_staged_for_the_next_message_only(self, path: Path) -> None:
+        held = converse(f"/image {path}", "say one", "say two")
+        first, second = held.chat.messages[0], held.chat.messages[2]
+        assert [type(part).__name__ for part in first.content] == ["ImagePart", "TextPart"]
+        assert "ImagePart" not in [type(part).__name__ for part in second.content]
+        assert f"{path} (4 × 2) goes with your next message" in held.err
+
+    @pytest.mark.parametrize("spelled", ["{}", "'{}'", '"{}"', "{escaped}"])
+    def test_a_path_may_come_as_terminals_drop_it(self, path: Path, spelled: str) -> None:
+        held = converse("/image " + spelled.format(path, escaped=str(path).replace(" ", "\\ ")), "say one")
+        assert len(held.chat.messages[0].content) == 2
+
+    def test_several_are_listed_and_let_go_of(self, path: Path, tmp_path: Path) -> None:
+        other = png_file(tmp_path / "c.png", BLUE)
+        held = converse(f"/image {path}", f"/image {other}", "/image", "/detach 1", "say one")
+        assert f"1  {path} (4 × 2)" in held.err
+        assert f"2  {other} (4 × 2)" in held.err
+        [picture, _] = held.chat.messages[0].content
+        assert isinstance(picture, ImagePart)
+        assert open_picture(picture.source).pixels[:3] == bytes(BLUE)
+        assert len(converse(f"/image {path}", f"/image {other}", "/detach c.png", "x").chat.messages[0].content) == 2
+        assert len(converse(f"/image {path}", f"/image {other}", "/detach", "x").chat.messages[0].content) == 1
+
+    def test_nothing_to_let_go_of(self, path: Path) -> None:
+        assert "no picture goes with the next message" in converse("/detach").err
+        assert "no picture is called 2" in converse(f"/image {path}", "/detach 2").err
+        assert "nothing goes with your next message" in converse("/image").err
+
+    def test_what_is_no_picture_is_said_and_comes_back(self, tmp_path: Path) -> None:
+        held = converse("/image absent.png")
+        assert "mlxchat: can't read absent.png: No such file or directory" in held.err
+        assert held.typist.drafts[-1] == "/image absent.png"
+        assert "is a folder" in converse(f"/image {tmp_path}").err
+        assert "not on the public internet" in converse("/image http://127.0.0.1:9/a.png").err
+
+    def test_a_text_model_is_given_none(self, path: Path) -> None:
+        held = converse(f"/image {path}", "say one", sees=False)
+        assert "fake is a text model and can't see pictures" in held.err
+        assert len(held.chat.messages[0].content) == 1
+
+    @pytest.mark.parametrize("line", ["too long", "say one"])
+    def test_they_come_back_with_the_message(self, path: Path, line: str) -> None:
+        held = converse(f"/image {path}", line, *(["/undo"] if line == "say one" else []), "/image", "say two")
+        assert f"1  {path} (4 × 2)" in held.err
+        assert isinstance(held.chat.messages[0].content[0], ImagePart)
+        assert held.chat.messages[0].text == "say two"
+
+    def test_a_new_chat_has_none(self, path: Path) -> None:
+        assert len(converse(f"/image {path}", "/clear", "say one").chat.messages[0].content) == 1
+
+    def test_those_of_the_command_line_go_first(self, path: Path) -> None:
+        held = converse("say one", pictures=[stage(str(path))], files=[FilePart("a.txt", "words")])
+        assert [type(part).__name__ for part in held.chat.messages[0].content] == ["ImagePart", "FilePart", "TextPart"]
+
+    def test_a_repl_that_sends_it_twice_is_caught(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Attachments, "clear", lambda self: None)
+        held = converse(f"/image {path}", "say one", "say two")
+        assert isinstance(held.chat.messages[2].content[0], ImagePart)
+
+    def test_ctrl_c_while_one_is_fetched_stops_only_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(self: Attachments, source: str) -> StagedPicture:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Attachments, "stage", interrupted)
+        held = converse("/image http://slow.example/a.png", "say one")
+        assert held.typist.drafts[1] == "/image http://slow.example/a.png"
+        assert said(held)[0] == ("user", "say one")

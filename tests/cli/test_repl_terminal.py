@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mlxchat.errors import ModelIncomplete
+from support.picture_files import png_file
 from support.run_program import PROGRAM, environment
 from support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal
 
@@ -62,8 +64,8 @@ def test_keys_pressed_meanwhile_are_not_in_the_answer(terminal: Terminal) -> Non
     terminal.wait_for("hanging", after="so far")
     terminal.send("typed ahead")
     terminal.send(CTRL_C)
-    terminal.wait_for(r"what was said is kept\)\n>$")
-    assert "typed" not in terminal.raw
+    terminal.wait_for(r"what was said is kept\)\n> typed ahead$")
+    assert terminal.raw.index("what was said is kept") < terminal.raw.index("typed")
     assert "^C" not in terminal.raw
 
 
@@ -202,3 +204,91 @@ def test_json_and_redirected_output_are_no_conversation(home: Path) -> None:
     pipe = f"{shlex.join([sys.executable, str(PROGRAM)])} | cat"
     with Terminal(["-c", pipe], environment(), program="/bin/sh") as terminal:
         terminal.wait_for("there is no prompt, and stdout is no terminal")
+
+
+def test_enter_pressed_meanwhile_sends_what_was_typed(terminal: Terminal) -> None:
+    terminal.line("hang so far")
+    terminal.wait_for("hanging", after="so far")
+    terminal.send(f"say early{ENTER}say later")
+    terminal.send(CTRL_C)
+    terminal.wait_for(r"(?m)^early\nprompt")
+    terminal.wait_for_prompt("say later")
+    terminal.send(ENTER)
+    terminal.wait_for(r"(?m)^later\nprompt")
+
+
+@pytest.mark.parametrize(
+    ("how", "begins"), [("kitty", "\x1b_Ga=T"), ("iterm2", "\x1b]1337;File="), ("sixel", '\x1bP0;0;0q"1;1;')]
+)
+def test_a_picture_is_shown_where_it_is_staged(home: Path, tmp_path: Path, how: str, begins: str) -> None:
+    path = png_file(tmp_path / "a.png")
+    with opened(home, "-m", "seeing", "-i", str(path), MLXCHAT_PICTURES=how) as terminal:
+        terminal.wait_for(rf"{path} \(4 × 2\) goes with your first message")
+        assert terminal.raw.count(begins) == 1
+        terminal.line("say seen")  # also while there is no prompt yet
+        terminal.wait_for(r"(?m)^seen$")
+        terminal.line(f"/image {path}")
+        terminal.wait_for("goes with your next message")
+        assert terminal.raw.count(begins) == 2
+        terminal.line("/detach")
+        terminal.wait_for(rf"{path} stays here")
+        terminal.line("/exit")
+        assert terminal.wait_for_exit() == 0
+
+
+def test_no_picture_where_the_terminal_is_not_known(home: Path, tmp_path: Path) -> None:
+    path = png_file(tmp_path / "a.png")
+    with opened(home, "-m", "seeing", "-i", str(path), MLXCHAT_PICTURES="", TMUX="") as terminal:
+        terminal.wait_for("goes with your first message")
+        terminal.line("/image absent.png")
+        terminal.wait_for("can't read absent.png")
+        terminal.wait_for_prompt("/image absent.png")
+        assert not re.search(r"\x1b[_P]|\x1b\]1337", terminal.raw)
+
+
+def test_tab_completes_commands_and_the_paths_after_them(home: Path, tmp_path: Path) -> None:
+    png_file(tmp_path / "only-one.png")
+    with opened(home, "-m", "seeing") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("/im\t")
+        terminal.wait_for_prompt("/image")
+        terminal.send(f" {tmp_path}/on\t")
+        terminal.wait_for_prompt(f"/image {tmp_path}/only-one.png")
+
+
+def test_the_first_message_can_be_typed_while_the_model_loads(home: Path) -> None:
+    with opened(home, "-m", "slow") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("say early")
+        terminal.wait_for_prompt("say early")
+        terminal.send(ENTER)
+        terminal.wait_for("loading fake …")
+        terminal.wait_for(r"(?m)^early$")
+
+
+def test_what_the_model_has_to_say_comes_above_the_prompt(home: Path) -> None:
+    with opened(home, "-m", "loud") as terminal:
+        terminal.wait_for("the fake engine is loud")
+        terminal.line("say something")
+        terminal.wait_for(r"(?m)^something$")
+
+
+def test_ctrl_c_while_it_loads_gives_the_message_back(home: Path) -> None:
+    with opened(home, "-m", "slow") as terminal:
+        terminal.wait_for_prompt()
+        terminal.line("say early")
+        terminal.wait_for("loading fake …")
+        terminal.send(CTRL_C)
+        terminal.wait_for_prompt("say early")
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_chat_and_keeps_what_was_typed(home: Path) -> None:
+    with opened(home, "-m", "broken") as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("words that took long")
+        assert terminal.wait_for_exit() == ModelIncomplete.exit_code
+        assert "the fake engine is broken" in terminal.text
+    with opened(home) as second:
+        second.wait_for_prompt()
+        second.send(UP)
+        second.wait_for_prompt("words that took long")

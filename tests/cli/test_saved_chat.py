@@ -310,7 +310,7 @@ def test_a_conversation_goes_on(home: Home) -> None:
         terminal.wait_for(rf"resuming {first} .*2 messages")
         terminal.wait_for_prompt()
         terminal.line("/clear")
-        terminal.wait_for(r"A new chat\.\n>$")
+        terminal.wait_for(r"a new chat\n>$")
         terminal.line("say new")
         terminal.wait_for(r"ctx 12 %\n>$")
         terminal.send(CTRL_D)

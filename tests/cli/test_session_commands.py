@@ -77,7 +77,7 @@ def test_list(saved: Saved) -> None:
 
 def test_list_of_nothing(tmp_path: Path) -> None:
     done = run_program("sessions", "list", environ={"MLXCHAT_HOME": str(tmp_path / "new")}, fake=False)
-    assert done == Ended(0, "", "No chat is saved yet.\n")
+    assert done == Ended(0, "", "no chat is saved yet\n")
     assert not (tmp_path / "new").exists(), "looking makes nothing"
 
 
@@ -114,7 +114,7 @@ def test_search(saved: Saved) -> None:
     assert saved.json("search", "colour")["matches"] == [
         {"id": ONE, "message_id": "m1", "role": "assistant", "excerpt": "A colour."}
     ]
-    assert saved.run("search", "absent") == Ended(0, "", "No saved chat holds that.\n")
+    assert saved.run("search", "absent") == Ended(0, "", "no saved chat holds that\n")
     assert "\x1b" not in saved.run("search", "red").out
 
 
@@ -221,3 +221,10 @@ def test_planted_faults_are_caught(saved: Saved, fault: str) -> None:
     del value[fault]
     with pytest.raises(jsonschema.ValidationError):
         validate(value)
+
+
+def test_a_folder_that_is_called_like_a_chat_is_none(saved: Saved) -> None:
+    (saved.folder / "folder.jsonl").mkdir()
+    assert saved.run("list").err == ""
+    assert saved.run("rm", "--all") == Ended(0, "", "removed 2 chats\n")
+    assert [path.name for path in saved.folder.iterdir()] == ["folder.jsonl"]

@@ -36,11 +36,16 @@ def test_preparing_imports_no_mlx_and_is_done_once() -> None:
 
 
 def test_a_fast_blas_is_found_and_takes_the_products_over() -> None:
-    code = "b = backend.prepare(); print(b.kind, backend.measure_gflops(256))"
-    fast_kind, fast = run(code).split()
-    off_kind, off = run(code, MLXCHAT_BLAS="off").split()
-    assert (fast_kind, off_kind) == ("fast", "off")
-    assert float(fast) > 4 * float(off)
+    """Which library a call of cblas_sgemm ends up in, not how fast it is: that is for `doctor` to say."""
+    code = (
+        "import ctypes\n"
+        "b = backend.prepare()\n"
+        "import mlx.core\n"
+        "address = lambda library: ctypes.cast(ctypes.CDLL(library).cblas_sgemm, ctypes.c_void_p).value\n"
+        "print(b.kind, address(None) == address(b.library) if b.library else None)"
+    )
+    assert run(code) == "fast True"
+    assert run(code, MLXCHAT_BLAS="off") == "off None"
 
 
 def test_the_kernel_is_named_from_the_processors_flags() -> None:

@@ -67,6 +67,7 @@ def test_a_failure_is_json_too(run: Scripted) -> None:
     ended = run.run("-f", "long.txt", "--json")
     assert ended.code == 65
     assert validate(ended.json)["error"]["code"] == "context_exceeded"
+    assert "/" not in ended.json["error"]["hint"], "there are no slash commands here"
 
 
 def test_a_turn_that_fits_is_answered_before_one_that_does_not(run: Scripted) -> None:

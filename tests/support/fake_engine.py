@@ -15,9 +15,12 @@ anything else   is answered by an echo
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from mlxchat.engine.ahead import AheadRequest
+from mlxchat.engine.cache_report import CacheReport
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -28,14 +31,16 @@ from mlxchat.engine.events import (
     TurnDone,
     TurnFailed,
 )
+from mlxchat.engine.hit_rate import HitRate, TurnReuse
 from mlxchat.engine.messages import Message, ToolCall, assistant
 from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
 from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
-from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError
+from mlxchat.errors import ContextExceeded, EngineFailed, MlxchatError, ModelIncomplete
 
 PATIENCE_S = 30.0
+SLOW_S = 3.0  # long enough to type a message meanwhile
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,12 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    name: str = "fake"
+
+    @classmethod
+    def of(cls, name: str) -> FakeInfo:
+        """What is known of it before it is loaded."""
+        return cls()
 
 
 @dataclass
@@ -59,10 +70,25 @@ class FakeEngine:
     def start(cls, options: EngineOptions, on_notice: Callable[[str], None]) -> FakeEngine:
         if options.model == "loud":
             on_notice("the fake engine is loud")
+        if options.model == "slow":
+            time.sleep(SLOW_S)
+        if options.model == "broken":
+            time.sleep(SLOW_S)
+            raise ModelIncomplete("the fake engine is broken", "take another")
         return cls(options)
+
+    def cache_report(self) -> CacheReport:
+        return fake_report()
 
     def close(self) -> None:
         self.closed = True
+
+
+def fake_report() -> CacheReport:
+    """One turn that missed 40 tokens, and nothing on disk."""
+    rate = HitRate()
+    rate.add(TurnReuse(100, 90, 50, "evicted"))
+    return CacheReport(rate, None, None, False, 1_000_000, 1)
 
 
 class FakeChat:
@@ -74,13 +100,16 @@ class FakeChat:
         system: str | None = None,
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
+        day: str | None = None,
     ) -> None:
         self.engine = engine
+        self.day = day
         self.system = system
         self.recorder: Recorder = Unrecorded()
         self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
+        self.prepared: list[tuple[str | None, int]] = []
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
@@ -109,6 +138,11 @@ class FakeChat:
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
 
+    def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
+        """Notes what it was asked to get ready for."""
+        self.prepared.append((draft.text if draft is not None else None, least))
+        return AheadRequest(0, "", (), options, draft, least)
+
     def undo(self) -> Message | None:
         while self.messages and self.messages[-1].role == "assistant":
             self.messages.pop()
@@ -119,6 +153,9 @@ class FakeChat:
     def stop(self) -> None:
         self.stops += 1
         self._stopped.set()
+
+    def cache_report(self) -> CacheReport:
+        return self.engine.cache_report()
 
     def clear(self) -> None:
         self.messages = [] if self.system is None else [system_message(self.system)]

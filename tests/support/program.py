@@ -8,9 +8,9 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # tests/, so that nothing here shadows a module by its name
 
-from mlxchat.cli import chat_run  # noqa: E402
+from mlxchat.cli import chat_run, repl_run  # noqa: E402
 from mlxchat.cli.main import main  # noqa: E402
-from support.fake_engine import FakeChat, FakeEngine  # noqa: E402
+from support.fake_engine import FakeChat, FakeEngine, FakeInfo  # noqa: E402
 
 
 def no_download(*_names: Any, **_flags: Any) -> None:
@@ -21,6 +21,11 @@ def install(target: Any = chat_run) -> None:
     target.start_engine = FakeEngine.start
     target.new_chat = FakeChat
     target.ensure_model = no_download
+    if target is chat_run:
+        chat_run.sees_pictures = lambda model, offline: model == "seeing"
+        repl_run.start_engine = FakeEngine.start  # type: ignore[assignment]
+        repl_run.new_chat = FakeChat  # type: ignore[assignment]
+        repl_run.model_facts = FakeInfo.of  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

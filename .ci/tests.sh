@@ -1,0 +1,22 @@
+#!/bin/sh
+# The two test processes, side by side: `exact` keeps one core busy, `real` what is left of the other.
+# The BLAS is chosen once per process: bit-equality needs the wheel's own, real weights a fast one.
+# Usage: tests.sh [slow]
+set -u
+cd "$(dirname "$0")/.."
+which="not slow"
+[ "${1:-}" = slow ] && which="slow"
+log=$(mktemp)
+trap 'kill "$exact" 2>/dev/null; rm -f "$log"' EXIT INT TERM
+
+MLXCHAT_BLAS=off .venv/bin/python -m pytest -q -m "exact and $which" >"$log" 2>&1 </dev/null &
+exact=$!
+echo "real weights, fast BLAS:"
+.venv/bin/python -m pytest -q -p no:cacheprovider -m "real and $which" </dev/null
+real_code=$?
+wait "$exact"
+exact_code=$?
+echo "tiny models, the wheel's BLAS:"
+cat "$log"
+[ "$real_code" -eq 0 ] && exit "$exact_code"
+exit "$real_code"

@@ -1,0 +1,243 @@
+"""How fast the store moves bytes, in the cache layouts of big models, with random KV and no model.
+
+    python benchmarks/restore.py [--layouts gemma4-e2b,qwen3.5-9b,…] [--tokens 1024,8192,32768] [--runs 5] [--json FILE]
+
+restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32
+restore cold   the same after the file's pages were dropped ÷ a plain sequential read, also after a drop
+write          checkpointing the whole sequence until the disk has it ÷ a plain sequential write of the same bytes
+peak           memory at most during the restore, over what it began with, less the allocated cache buffers
+
+Each is paired with its yardstick run by run; the table shows the geometric mean of the ratios of speeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from mlxchat.engine import backend
+
+backend.prepare()
+
+import mlx.core as mx  # noqa: E402
+import numpy as np  # noqa: E402
+from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache  # noqa: E402
+from mlxchat.cache.checkpoint import Checkpointer  # noqa: E402
+from mlxchat.cache.layers import Layout  # noqa: E402
+from mlxchat.cache.live import LiveCache  # noqa: E402
+from mlxchat.cache.planner import Planner  # noqa: E402
+from mlxchat.cache.restore import restore  # noqa: E402
+from mlxchat.cache.store import Store  # noqa: E402
+from mlxchat.cache.window import use_window_caches  # noqa: E402
+
+CHUNK = 8 * 2**20
+NAMESPACE = bytes(32)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Layers of one model: (count, KV heads, width) for global and window layers, (count, state shapes) for others."""
+
+    full: tuple[int, int, int]
+    window: tuple[int, int, int] = (0, 0, 0)
+    size: int = 0
+    recurrent: int = 0
+    heads: int = 0
+
+    def caches(self) -> list[Any]:
+        made: list[Any] = [KVCache() for _ in range(self.full[0])]
+        made += [RotatingKVCache(self.size) for _ in range(self.window[0])]
+        return use_window_caches(made + [ArraysCache(2) for _ in range(self.recurrent)])
+
+
+SHAPES = {
+    "gemma4-e2b": Shape((3, 1, 512), (12, 1, 256), 512),
+    "qwen3.5-9b": Shape((8, 4, 256), recurrent=24, heads=32),
+    "qwen3.5-27b": Shape((16, 4, 256), recurrent=48, heads=48),
+    "gemma4-31b": Shape((10, 4, 512), (50, 16, 256), 1024),
+}
+
+
+def rows(heads: int, count: int, width: int, seed: int) -> mx.array:
+    """Random bfloat16 rows [1, heads, count, width], cheap to make and hard to compress."""
+    return mx.random.randint(0, 2**16, (1, heads, count, width), mx.uint16, key=mx.random.key(seed)).view(mx.bfloat16)
+
+
+def fed(shape: Shape, tokens: int, store: Store) -> tuple[LiveCache, int]:
+    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written."""
+    live = LiveCache(shape.caches(), Layout.of(shape.caches()), NAMESPACE)
+    checkpointer = Checkpointer(store, live)
+    for start in range(0, tokens, 2048):
+        end = min(start + 2048, tokens)
+        for number, leaf in enumerate(live.leaves):
+            if isinstance(leaf, ArraysCache):
+                state = mx.random.normal((1, shape.heads, 128, 128), key=mx.random.key(number))
+                leaf.cache = [rows(1, 3, shape.heads * 256, number)[0], state]
+            else:
+                _, heads, width = shape.full if number < shape.full[0] else shape.window
+                key, value = (rows(heads, end - start, width, 2 * number + i + start) for i in range(2))
+                leaf.update_and_fetch(key, value)
+        live.drop_views()
+        mx.eval([leaf.cache if isinstance(leaf, ArraysCache) else [leaf.keys, leaf.values] for leaf in live.leaves])
+        live.append(np.arange(start, end) % 50_000)
+        checkpointer.blocks(start, end, wait=True)
+        live.compact()
+    if live.layout.states is not None:
+        checkpointer.state(live.state_now("parked"), wait=True)
+    return live, checkpointer.bytes_written
+
+
+def restored(planner: Planner, store: Store, layout: Layout, shape: Shape, ids: Any, keys: list[bytes]) -> int:
+    """Plan and restore to the end of `ids` into fresh caches; the bytes read."""
+    live = LiveCache(shape.caches(), layout, NAMESPACE)
+    plan = planner.plan(ids, keys, None, len(ids), 0)
+    assert plan.position == len(ids), plan.reason
+    worked, nbytes = restore(plan, store, live, ids, 1024)
+    assert worked
+    return nbytes
+
+
+def read_plainly(descriptor: int, nbytes: int, *, checked: bool) -> None:
+    """Read `nbytes` from the file's start into one buffer, chunk by chunk."""
+    buffer, crc = memoryview(bytearray(CHUNK)), 0
+    for at in range(0, nbytes, CHUNK):
+        part = buffer[: min(CHUNK, nbytes - at)]
+        os.preadv(descriptor, [part], at)
+        if checked:
+            crc = zlib.crc32(part, crc)
+
+
+def write_plainly(folder: Path, nbytes: int) -> float:
+    """Seconds to write `nbytes` to a new file and have the disk hold them."""
+    block = os.urandom(CHUNK)
+    with tempfile.TemporaryFile(dir=folder) as file:
+
+        def write() -> None:
+            for at in range(0, nbytes, CHUNK):
+                os.write(file.fileno(), block[: min(CHUNK, nbytes - at)])
+            os.fdatasync(file.fileno())
+
+        return timed(write)
+
+
+def drop_pages(descriptor: int) -> None:
+    os.fdatasync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def peak_over(work: Callable[[], object]) -> int:
+    """The most resident memory while `work` runs, over what there was before (Linux)."""
+    gc.collect()
+    mx.clear_cache()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    work()
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> int:
+    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name))
+    return 1024 * int(line.split()[1])
+
+
+def geometric(ratios: list[float]) -> float:
+    return exp(statistics.fmean(map(log, ratios)))
+
+
+def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
+    """One layout at one length."""
+    shape, open_store = SHAPES[name], lambda: Store(folder, NAMESPACE, 16 * 2**30, 2**30, print)
+    ratios: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
+    speeds: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
+
+    def note(kind: str, nbytes: int, plain: float, ours: float) -> None:
+        ratios[kind].append(plain / ours)
+        speeds[kind].append(nbytes / ours)
+
+    store = open_store()
+    live, written = fed(shape, tokens, store)
+    store.drain()
+    planner, ids, keys = Planner(store, live.layout), np.array(live.ids), list(live.chain.keys)
+
+    def restoring() -> int:
+        return restored(planner, store, live.layout, shape, ids, keys)
+
+    descriptor = store._scratch._handle()
+    nbytes = restoring()
+    peak = peak_over(restoring)
+    for _ in range(runs):
+        note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, checked=True)), timed(restoring))
+    for _ in range(runs):
+        drop_pages(descriptor)
+        plain = timed(lambda: read_plainly(descriptor, nbytes, checked=False))
+        drop_pages(descriptor)
+        note("cold", nbytes, plain, timed(restoring))
+    store.close()
+    for _ in range(runs):
+        ours, nbytes_out = write_all(live, open_store())
+        note("write", nbytes_out, write_plainly(folder, nbytes_out), ours)
+    row: dict[str, Any] = {"layout": name, "tokens": tokens, "bytes_read": nbytes, "bytes_written": written}
+    for kind, values in ratios.items():
+        row[f"{kind}_ratio"], row[f"{kind}_gb_s"] = round(geometric(values), 3), round(geometric(speeds[kind]) / 1e9, 2)
+    row["buffer_bytes"], row["peak_bytes"] = live.nbytes, peak
+    return row
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def write_all(live: LiveCache, store: Store) -> tuple[float, int]:
+    """Seconds until everything that the sequence still holds is on the disk, and its bytes."""
+    checkpointer = Checkpointer(store, live)
+    started = time.perf_counter()
+    checkpointer.blocks(0, live.length, wait=True)
+    store.drain()
+    os.fdatasync(store._scratch._handle())
+    seconds = time.perf_counter() - started
+    store.close()
+    return seconds, checkpointer.bytes_written
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layouts", default=",".join(SHAPES))
+    parser.add_argument("--tokens", default="1024,8192,32768")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    columns = ["layout", "tokens", "read MiB", "warm", "GB/s", "cold", "GB/s", "write", "GB/s", "peak/buffers"]
+    print(" ".join(f"{name:>12}" for name in columns))
+    found = []
+    for name in args.layouts.split(","):
+        for tokens in map(int, args.tokens.split(",")):
+            row = measure(name, tokens, args.runs, args.folder)
+            found.append(row)
+            cells = [name, tokens, row["bytes_read"] >> 20]
+            for kind in ("warm", "cold", "write"):
+                cells += [row[f"{kind}_ratio"], row[f"{kind}_gb_s"]]
+            cells.append(round(row["peak_bytes"] / row["buffer_bytes"], 2))
+            print(" ".join(f"{cell:>12}" for cell in cells), flush=True)
+    document = json.dumps({"schema": "mlxchat.bench.restore/1", "rows": found})
+    print(document)
+    if args.json:
+        args.json.write_text(document)
+
+
+if __name__ == "__main__":
+    main()

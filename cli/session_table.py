@@ -1,0 +1,24 @@
+"""The table of saved chats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from ..transcripts.session_file import SavedSession
+from ..transcripts.session_store import updated
+from .ages import age_text
+
+FIRST_WORDS = 60
+
+
+def session_table(sessions: Sequence[SavedSession]) -> Iterator[str]:
+    """A line per chat below a line of titles: id, age, turns, model, name or first words."""
+    rows = [("ID", "AGE", "TURNS", "MODEL", "FIRST WORDS")]
+    for session in sessions:
+        age = age_text(time.time() - updated(session.path))
+        rows.append((session.id, age, str(session.turns), session.settings.model or "", session.title[:FIRST_WORDS]))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[4]]).rstrip()
