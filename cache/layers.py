@@ -211,15 +211,15 @@ class Layout:
 def row_reader(leaf: Any) -> tuple[str, RowReader]:
     """The group's name and the reader of a leaf that holds rows. Raises UnsupportedCache with the class's name."""
     kind = type(leaf).__name__
-    if kind == "KVCache":
+    if kind in ("KVCache", "PictureKVCache"):
         return "global", GlobalRows()
     if kind == "ConcatenateKVCache":
         return "global", ConcatenatedRows()
-    if kind == "QuantizedKVCache":
+    if kind in ("QuantizedKVCache", "PictureQuantizedKVCache"):
         return f"global:q{leaf.bits}g{leaf.group_size}", QuantizedRows()
     if kind == "ChunkedKVCache":
         return f"chunked:{leaf.chunk_size}", ChunkedRows(leaf.chunk_size)
-    if kind in ("WindowKVCache", "VisionWindowKVCache"):
+    if kind in ("WindowKVCache", "VisionWindowKVCache", "PictureWindowKVCache"):
         return f"local:{leaf.max_size}", WindowRows(leaf.max_size)
     raise UnsupportedCache(kind)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from .keys import BLOCK, Chain, Ids
+from .keys import BLOCK, Chain, Ids, elements
 from .layers import Layout, RowGroup, flatten
 from .window import WindowKVCache
 
@@ -28,8 +29,32 @@ class HeldState:
         return sum(a.nbytes for leaf in self.arrays for a in leaf if a is not None)
 
 
+class Span(Protocol):
+    """A picture at the positions [start, end); `digest` tells it from others."""
+
+    @property
+    def start(self) -> int:
+        """Its first position."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """The hash that its elements are drawn from."""
+        ...
+
+
+def as_elements(ids: Ids, pictures: Sequence[Span]) -> Ids:
+    """What is compared and hashed of `ids` from position 0 on (int32 [n]): pictures by what they show."""
+    return elements(ids, [(span.start, span.end, span.digest) for span in pictures])
+
+
 class LiveCache:
-    """The live KV of one sequence.
+    """The live KV of one sequence. `pictures` are those of its prompt; they stand for themselves in `ids`.
 
     ------------------------------- ownership -------------------------------
     Only the engine thread touches a LiveCache. `caches` are handed to the model, which writes rows and replaces
@@ -44,12 +69,13 @@ class LiveCache:
         self.chain = Chain(namespace)
         self.leaves = flatten(caches)
         self.states: list[HeldState] = []
+        self.pictures: Sequence[Span] = ()
         self._ids = np.empty(1024, np.int32)
         self._length = 0
 
     @property
     def ids(self) -> Ids:
-        """Every id fed, int32 [length]; a view, valid until the next change."""
+        """The element of every position fed, int32 [length]; a view, valid until the next change."""
         return self._ids[: self._length]
 
     @property
@@ -64,8 +90,19 @@ class LiveCache:
         if end > len(self._ids):
             self._ids = np.concatenate([self.ids, np.empty(max(end, 1024), np.int32)])
         self._ids[self._length : end] = new
+        if self.pictures and self._length < self.pictures[-1].end:
+            new = self._elements(self._length, end)
         self._length = end
         self.chain.append(new)
+
+    def _elements(self, start: int, end: int) -> Ids:
+        """Turn the ids [start, end) into elements; returns them."""
+        for span in self.pictures:
+            low, high = max(start, span.start), min(end, span.end)
+            if low < high:
+                shown = elements(np.zeros(span.end - span.start, np.int32), [(0, span.end - span.start, span.digest)])
+                self._ids[low:high] = shown[low - span.start : high - span.start]
+        return self._ids[start:end]
 
     def set_ids(self, ids: Ids) -> None:
         """After a restore: the caches now hold exactly these ids."""

@@ -7,7 +7,7 @@ from records. Entries of a plan are pinned before any of them is read; the holde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -16,12 +16,12 @@ from typing import Literal
 from .index import Entry
 from .keys import BLOCK, Ids
 from .layers import Layout, RowGroup
-from .live import LiveCache
+from .live import LiveCache, Span
 from .store import Store
 from .trie import common_prefix
 
 _BLOCK_BYTES = 4 * BLOCK
-Shortfall = Literal["none", "evicted", "no_anchor"]
+Shortfall = Literal["none", "evicted", "no_anchor", "image"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,11 @@ class Prospect:
     shared: int  # ids that the live sequence shares with the prompt
     coverage: dict[str, Coverage]
     states: dict[int, Entry]
+    pictures: Sequence[Span] = ()
+
+    def outside(self, position: int) -> int:
+        """`position`, or the start of the picture that it lies inside."""
+        return next((span.start for span in self.pictures if span.start < position < span.end), position)
 
     def rows_live(self, group: RowGroup, position: int) -> bool:
         """Whether memory alone can put the group at `position`."""
@@ -151,18 +156,27 @@ class Planner:
         self._store = store
         self._layout = layout
 
-    def plan(self, ids: Ids, keys: list[bytes], live: LiveCache | None, limit: int, common: int) -> Plan:
+    def plan(
+        self,
+        ids: Ids,
+        keys: list[bytes],
+        live: LiveCache | None,
+        limit: int,
+        common: int,
+        pictures: Sequence[Span] = (),
+    ) -> Plan:
         """The best plan for `ids` at a position <= `limit`; its entries are pinned.
 
-        keys     the chain keys of `ids` (key_0 first)
-        common   the longest prefix that was ever fed, for the reason why not more
+        keys      the chain keys of `ids` (key_0 first)
+        common    the longest prefix that was ever fed, for the reason why not more
+        pictures  those of `ids`: no position inside one is ever chosen
         """
         if self._store is None:
-            return self._choose(self._look(ids, keys, live), limit, common, lambda entries: None)
+            return self._choose(self._look(ids, keys, live, pictures), limit, common, lambda entries: None)
         with self._store.lock:  # look-up and pins are one step: nothing may be evicted in between
-            return self._choose(self._look(ids, keys, live), limit, common, self._store.pin)
+            return self._choose(self._look(ids, keys, live, pictures), limit, common, self._store.pin)
 
-    def _look(self, ids: Ids, keys: list[bytes], live: LiveCache | None) -> Prospect:
+    def _look(self, ids: Ids, keys: list[bytes], live: LiveCache | None, pictures: Sequence[Span]) -> Prospect:
         shared = common_prefix(ids, live.ids) if live is not None else 0
         coverage = {group.name: Coverage(group) for group in self._layout.rows}
         states: dict[int, Entry] = {}
@@ -172,7 +186,7 @@ class Planner:
                 exact = elements[block * _BLOCK_BYTES : (block + 1) * _BLOCK_BYTES]
                 if not self._take_whole(parent, block, exact, coverage, states):
                     self._look_below(parent, block, ids, coverage, states)
-        return Prospect(ids, live, shared, coverage, states)
+        return Prospect(ids, live, shared, coverage, states, pictures)
 
     def _take_whole(
         self, parent: bytes, block: int, exact: bytes, coverage: dict[str, Coverage], states: dict[int, Entry]
@@ -225,18 +239,19 @@ class Planner:
         """Positions where some group's reach ends; the best position is always one of them.
 
         Each group's restorable positions are a union of ranges, so the largest common one is the end of a range,
-        or the limit. Recurrent layers stand at exact positions only.
+        or the limit, or the start of the picture that one of those lies inside. Recurrent layers stand at exact
+        positions only.
         """
         if self._layout.states is not None:
             found = {p for p in prospect.states if p <= limit}
             if prospect.live is not None:
                 memory = {prospect.live.length, *(held.position for held in prospect.live.states)}
                 found |= {p for p in memory if p <= min(limit, prospect.shared)}
-            return found - {0}
+            return {p for p in found if prospect.outside(p) == p} - {0}
         found = {limit, min(prospect.shared, limit)}
         for cover in prospect.coverage.values():
             found.update(min(end, limit) for end in cover.ends())
-        return found - {0}
+        return {prospect.outside(p) for p in found} - {0}
 
     def _build(self, prospect: Prospect, position: int, reason: Shortfall) -> Plan:
         rows: dict[str, tuple[Piece, ...] | None] = {}
@@ -254,6 +269,8 @@ class Planner:
         """Why `position` falls short of what was once fed: whole blocks of it were evicted, or there is no anchor."""
         if position >= wanted:
             return "none"
+        if position >= prospect.outside(wanted):
+            return "image"
         # Past the last edge nothing may have been written at all: a reply that the template drops isn't.
         edge = wanted // BLOCK * BLOCK
         for group in self._layout.rows:

@@ -82,6 +82,7 @@ def _description(entry: ModelInfo) -> dict[str, str]:
         "name": f"{entry.name} ({entry.label})" if entry.label else entry.name,
         "folder": entry.path,
         "kind": entry.kind,
+        "runs on": f"{entry.runs_on} ({'text and pictures' if entry.vision else 'text'})",
         "weights": f"{entry.weights}, {size_text(entry.disk_bytes)} on disk",
         "context": f"{entry.context_limit:,} tokens",
         "KV cache": f"{per_token} in the global layers",

@@ -64,18 +64,21 @@ def output_of(flags: ReplayFlags, streams: Streams) -> ReplayOutput:
 def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
     check_report(flags.report)
     transcript = read(Path(flags.transcript).expanduser(), flags.format)
-    jobs = jobs_of(transcript, flags.supplied(), flags.limit_turns)
-    if not jobs:
+    if not jobs_of(transcript, flags.supplied(), 1):
         raise DataError(f"{flags.transcript} has no request to replay", "it holds no answer of a model")
     if flags.plan:
-        return _plan(flags, streams, output, transcript, jobs)
+        return _plan(flags, streams, output, transcript)
     ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with _running(flags, streams) as engine:
         from ..transcripts.replay import Replay
 
         replay = Replay(engine, flags.settings())
         with stopping(replay):
-            return _replay(flags, streams, output, replay, transcript, jobs)
+            return _replay(flags, streams, output, replay, transcript)
+
+
+def _jobs(flags: ReplayFlags, transcript: Transcript, sees: bool) -> Sequence[Job]:
+    return jobs_of(transcript, flags.supplied(), flags.limit_turns, pictures=sees)
 
 
 def _replay(
@@ -84,11 +87,11 @@ def _replay(
     output: ReplayOutput,
     replay: Replay,
     transcript: Transcript,
-    jobs: Sequence[Job],
 ) -> int:
     from ..transcripts.replay import spread
 
-    planned = []
+    info, planned = replay.info, []
+    jobs = _jobs(flags, transcript, info.vision)
     for one in replay.plan(jobs):
         planned.append(one)
         output.planning(len(planned), len(jobs))
@@ -98,8 +101,8 @@ def _replay(
     fitting = [one.job.number for one in planned if one.outcome == "run"]
     compared = spread(fitting, flags.compare_sample) if flags.compares else frozenset[int]()
     coming = Coming.of(planned, flags.prefill_rate or replay.rate(), compared)
-    info = replay.info
-    subject = Subject(transcript, jobs, info.model, info.template, replay.limit, flags.supplied_words())
+    words = flags.supplied_words()
+    subject = Subject(transcript, jobs, info.model, info.template, replay.limit, words, info.vision)
     opening = Opening(subject, Share.of(planned, transcript.missing), coming, len(compared))
     output.begin(opening)
     rows = []
@@ -110,19 +113,18 @@ def _replay(
     return _finish(flags, streams, output, opening, result, stopped=replay.stopped)
 
 
-def _plan(
-    flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript, jobs: Sequence[Job]
-) -> int:
+def _plan(flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript) -> int:
     """--plan: a tokenizer and a template, no weights."""
     from ..transcripts.weightless import Weightless
 
     without = Weightless.load(flags.model, flags.template, flags.settings())
-    planned = []
+    jobs, planned = _jobs(flags, transcript, without.sees), []
     for job in jobs:
         planned.append(without.planner.plan(job))
         output.planning(len(planned), len(jobs))
     check_any_runs(planned)
-    subject = Subject(transcript, jobs, without.name, without.template, without.limit, flags.supplied_words())
+    words = flags.supplied_words()
+    subject = Subject(transcript, jobs, without.name, without.template, without.limit, words, without.sees)
     coming = Coming.of(planned, flags.prefill_rate)
     opening = Opening(subject, Share.of(planned, transcript.missing), coming, planned=True)
     output.begin(opening)

@@ -22,7 +22,7 @@ _MOST_REASONS = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """What is replayed on what. `supplied`: what the user added, in phrases."""
+    """What is replayed on what. `supplied`: what the user added, in phrases; `sees`: whether it sees pictures."""
 
     transcript: Transcript
     jobs: Sequence[Job]
@@ -30,6 +30,7 @@ class Subject:
     template: str
     context: int
     supplied: Sequence[str] = field(default_factory=tuple)
+    sees: bool = False
 
 
 def labelled(label: str, text: str, width: int, style: str = "") -> list[Line]:
@@ -58,7 +59,8 @@ def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Itera
         yield from labelled("missing", missing_words(share), width, "yellow")
     images = images_in(subject.jobs)
     if images:
-        words_ = f"{_count(images, 'image')} stand as words: this model sees no pictures"
+        why = "they can't be read here" if subject.sees else "this model sees no pictures"
+        words_ = f"{_count(images, 'image')} stand as words: {why}"
         yield from labelled("", words_, width, "yellow")
     if subject.supplied:
         yield from labelled("supplied", ", ".join(subject.supplied), width)

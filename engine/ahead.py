@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from ..cache.keys import Ids
+from .image_spans import ImageSpan
 from .messages import Message
 from .options import RequestOptions
 
@@ -35,11 +36,14 @@ class AheadRequest:
 class Preview:
     """The ids that a coming prompt is sure to begin with.
 
-    ids     int32; all that is settled
-    open    how many of them stand before the user's own words
-    marks   positions in them, ascending, with the kind of anchor that a request has there
+    ids       int32; all that is settled
+    open      how many of them stand before the user's own words
+    marks     positions in them, ascending, with the kind of anchor that a request has there
+    pictures  those that stand in them; `whole` if one call must feed each
     """
 
     ids: Ids
     open: int
     marks: dict[int, str]
+    pictures: tuple[ImageSpan, ...] = ()
+    whole: bool = False

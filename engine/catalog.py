@@ -13,7 +13,7 @@ from . import backend, guard, models
 from .aliases import EMBEDDED
 from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
-from .vision_kind import has_vision
+from .vision_loader import loads_vision
 from .weights import WeightFile, read_header
 
 FIT_TOKENS = 8192
@@ -27,6 +27,8 @@ class ModelInfo:
     kind          the config's model_type
     weights       how they are stored: "4-bit", "bfloat16", …
     memory_bytes  weights once loaded here, and a KV cache of 8192 positions
+    vision        whether it takes pictures, and so is run by mlx-vlm
+    runs_on       the library that runs it: "mlx-lm" or "mlx-vlm"
     fits          whether that fits into this machine's memory now
     """
 
@@ -39,6 +41,7 @@ class ModelInfo:
     weights: str
     context_limit: int
     vision: bool
+    runs_on: str
     tools: bool
     reasoning: bool
     memory_bytes: int
@@ -76,6 +79,7 @@ def describe(folder: ModelFolder) -> ModelInfo:
     float_bytes = 4 if backend.compute_dtype() == "float32" else None
     shape = cache_shape(config, float_bytes or 2)
     limit = context_limit(config)
+    sees = loads_vision(config, files)
     memory = sum(f.memory_bytes(float_bytes) for f in files) + shape.total_bytes(min(FIT_TOKENS, limit))
     template = _template(folder.path)
     return ModelInfo(
@@ -87,7 +91,8 @@ def describe(folder: ModelFolder) -> ModelInfo:
         kind=str(config.get("model_type", "")),
         weights=_weights(config, files),
         context_limit=limit,
-        vision=has_vision(config),
+        vision=sees,
+        runs_on="mlx-vlm" if sees else "mlx-lm",
         tools="tools" in template,
         reasoning="<think>" in template or "enable_thinking" in template or "reasoning" in template,
         memory_bytes=memory,

@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import ModelRefused, ModelTooLarge, ModelUnsupported
 from .aliases import size_text
 from .models import ModelFolder, read_config
+from .vision_kind import has_vision
 
 _CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dylib", ".dll")
 _HEADROOM = 0.95
@@ -35,30 +36,30 @@ def check_code(folder: ModelFolder) -> dict[str, Any]:
     if config.get("model_file") is not None:
         raise ModelRefused(
             f"{folder.name} wants its own Python file run ({config['model_file']}), which mlxchat never does",
-            "use a model whose architecture mlx-lm has",
+            "use a model whose architecture mlx-lm or mlx-vlm has",
         )
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ModelUnsupported(f"{folder.name}'s config.json names no model_type", "give the folder of an MLX model")
-    if not is_supported(model_type):
-        if "auto_map" in config and not _module_exists("mlx_vlm", model_type):
+    if not is_supported(model_type) and not (has_vision(config) and is_vision_architecture(config)):
+        if "auto_map" in config:
             raise ModelRefused(
                 f"{folder.name} ({model_type}) would need the Python code in its folder, which mlxchat never runs",
-                "use a model whose architecture mlx-lm has",
+                "use a model whose architecture mlx-lm or mlx-vlm has",
             )
-        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", _upgrade_hint(model_type))
+        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", "a newer mlx-lm may have it")
     return config
-
-
-def _upgrade_hint(model_type: str) -> str:
-    if _module_exists("mlx_vlm", model_type):
-        return "it is a vision model that this version can't run as text"
-    return "a newer mlx-lm may have it"
 
 
 def is_supported(model_type: str) -> bool:
     """Whether mlx-lm has the architecture. Looks at its files without importing it."""
-    return _module_exists("mlx_lm", _remapped(model_type))
+    return _module_exists("mlx_lm", _remapped("mlx_lm", model_type))
+
+
+def is_vision_architecture(config: dict[str, Any]) -> bool:
+    """Whether mlx-vlm has the config's architecture. Looks at its files without importing it."""
+    model_type = str(config.get("model_type", "")).lower()
+    return _module_exists("mlx_vlm", _remapped("mlx_vlm", model_type))
 
 
 def _module_exists(package: str, model_type: str) -> bool:
@@ -75,9 +76,9 @@ def _module_exists(package: str, model_type: str) -> bool:
     return False
 
 
-def _remapped(model_type: str) -> str:
-    """The module that mlx-lm takes for a model_type, read from its source: importing it would start MLX."""
-    spec = importlib.util.find_spec("mlx_lm")
+def _remapped(package: str, model_type: str) -> str:
+    """The module that the library takes for a model_type, read from its source: importing it would start MLX."""
+    spec = importlib.util.find_spec(package)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         source = (Path(location) / "utils.py").read_text(encoding="utf-8")
         table = re.search(r"^MODEL_REMAPPING = \{(.*?)^\}", source, re.M | re.S)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .encoding import Encoder, Ids
+from .image_spans import PreparedImage
 from .protect import Protector
 
-PieceKind = Literal["text", "control", "plain", "spliced"]
+PieceKind = Literal["text", "control", "plain", "spliced", "picture"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Layout:
         self.text = text
         self._encoder = encoder
         self._protector = protector
+        self._shown = dict(protector.picture_hits(text))
         self.pieces: list[Piece] = []
         self._cut(_marks(encoder, protector, text, splices), sorted(set(edges)))
         self._ends = [piece.end for piece in self.pieces]
@@ -59,6 +61,16 @@ class Layout:
     def ids(self) -> list[int]:
         """All ids in order."""
         return [one for piece in self.pieces for one in piece.ids]
+
+    @property
+    def picture_offsets(self) -> list[int]:
+        """Where pictures stand in the text, ascending."""
+        return list(self._shown)
+
+    def pictures(self) -> list[tuple[int, int, PreparedImage]]:
+        """(start, end, picture) of the prompt's pictures in order, as token positions."""
+        shown = [piece for piece in self.pieces if piece.kind == "picture"]
+        return [(piece.first, piece.first + len(piece.ids), self._shown[piece.start]) for piece in shown]
 
     def position(self, offset: int) -> int:
         """The number of leading tokens that lie wholly before the character at `offset`.
@@ -102,6 +114,8 @@ class Layout:
             for stop in (*inner, start):
                 if stop > at:
                     after = self.text[start:end] if kind == "control" and stop == start else ""
+                    if kind == "picture" and stop == start:
+                        after = self._shown[start].first
                     found = self._encode(left, at, stop, after)
                     self.pieces.append(Piece("text", at, stop, found, first, left))
                     first += len(found)
@@ -111,6 +125,8 @@ class Layout:
                 first += len(ids)
                 at = end
                 left = self.text[start:end] if kind == "control" else None
+                if kind == "picture":
+                    left = self._shown[start].last
 
     def _encode(self, before: str | None, start: int, end: int, after: str) -> Ids:
         return self._encoder.between(before, self._protector.restore(self.text[start:end]), after)
@@ -146,6 +162,7 @@ def _marks(
     marks: list[tuple[int, int, PieceKind, Ids]] = [(s.start, s.end, "spliced", s.ids) for s in splices]
     marks += [(a, b, "control", (ids[text[a:b]],)) for a, b in encoder.separators.find(text)]
     marks += [(a, b, "plain", encoder.plain(protector.restore(text[a:b]))) for a, b in protector.control_hits(text)]
+    marks += [(at, at + 1, "picture", picture.ids) for at, picture in protector.picture_hits(text)]
     # a splice wins over what the template wrote in the same place
     marks.sort(key=lambda mark: (mark[0], mark[2] != "spliced"))
     kept, at = [], 0
@@ -160,4 +177,7 @@ def _text_end(encoder: Encoder, protector: Protector, text: str, start: int) -> 
     """Where the ordinary text that begins at `start` ends, and the control token there ("" if it is something else)."""
     control = next(encoder.separators.find(text, start), (len(text), len(text)))
     plain = next(protector.control_hits(text, start), control)
+    picture = next(protector.picture_hits(text, start), None)
+    if picture is not None and picture[0] < min(plain[0], control[0]):
+        return picture[0], picture[1].first
     return (plain[0], "") if plain[0] < control[0] else (control[0], text[control[0] : control[1]])

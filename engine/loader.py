@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
-from . import backend, guard, models
+from . import backend, guard, models, vision_loader
+from .image_reader import ImageReader
 from .kv_shape import cache_shape, context_limit
 from .models import ModelFolder
+from .vision_kind import has_vision
 from .weights import WeightFile, fingerprint, read_header
 
 EXPECTED_TOKENS = 8192
@@ -25,7 +27,7 @@ EXPECTED_TOKENS = 8192
 class LoadedModel:
     """A model ready to run.
 
-    model              mlx-lm's module, weights evaluated
+    model              mlx-lm's module, or mlx-vlm's if `is_vision`; weights evaluated
     tokenizer          mlx-lm's TokenizerWrapper
     config             config.json as mlx-lm read it; generation_config as on disk, {} if absent
     eos_token_ids      every id that ends a turn
@@ -34,6 +36,9 @@ class LoadedModel:
     weight_bytes       bytes of all parameters in memory
     context_limit      most positions, prompt and answer together
     kv_bytes_per_token bytes that one more position adds to the KV cache of the global layers; None if unknown
+    is_vision          whether mlx-vlm runs it
+    processor          mlx-vlm's processor; None for a text model, and where `no_processor` says why not
+    processor_settings hex sha256 of what lays pictures out, "" without a processor
     """
 
     name: str
@@ -48,6 +53,10 @@ class LoadedModel:
     weight_bytes: int
     context_limit: int
     kv_bytes_per_token: int | None
+    is_vision: bool = False
+    processor: Any = None
+    no_processor: str = ""
+    processor_settings: str = ""
 
 
 def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> LoadedModel:
@@ -61,8 +70,14 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     config = guard.check_code(folder)
     files = [read_header(path) for path in models.weight_files(folder.path)]
     _check_memory(folder, config, files, expected_tokens)
-    with _quiet(), guard.view(folder) as shown, _named_errors(folder):
-        model, config = _load_model(shown)
+    is_vision = vision_loader.loads_vision(config, files)
+    processor, no_processor = None, ""
+    with _quiet(), guard.view(folder) as shown, _named_errors(folder, "mlx-vlm" if is_vision else "mlx-lm"):
+        if is_vision:
+            model, config = vision_loader.load_vision_model(shown)
+            processor, no_processor = vision_loader.load_processor(shown)
+        else:
+            model, config = _load_model(shown)
         tokenizer = _load_tokenizer(shown, config)
     generation = _generation_config(folder.path)
     kv = cache_shape(config, _itemsize(model))
@@ -79,6 +94,10 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
         weight_bytes=_parameter_bytes(model),
         context_limit=context_limit(config),
         kv_bytes_per_token=kv.bytes_per_token,
+        is_vision=is_vision,
+        processor=processor,
+        no_processor=no_processor,
+        processor_settings=vision_loader.processor_settings(folder.path, processor) if processor is not None else "",
     )
 
 
@@ -90,6 +109,16 @@ def load_tokenizer(folder: ModelFolder) -> tuple[Any, dict[str, Any]]:
     config = guard.check_code(folder)
     with _quiet(), guard.view(folder) as shown, _named_errors(folder):
         return _load_tokenizer(shown, config), config
+
+
+def image_reader_of(folder: ModelFolder, config: dict[str, Any], tokenizer: Any) -> ImageReader | None:
+    """What lays pictures out for a model of which only `tokenizer` is loaded; None if it takes none."""
+    placeholder = config.get("image_token_id", config.get("image_token_index"))
+    if not has_vision(config) or not guard.is_vision_architecture(config) or not isinstance(placeholder, int):
+        return None
+    with _quiet(), guard.view(folder) as shown:
+        processor, _ = vision_loader.load_processor(shown)
+    return ImageReader(processor, tokenizer, placeholder) if processor is not None else None
 
 
 def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[WeightFile], tokens: int) -> None:
@@ -117,9 +146,20 @@ def _load_tokenizer(shown: Path, config: dict[str, Any]) -> Any:
 
     return load_tokenizer(
         shown,
-        {"local_files_only": True, "trust_remote_code": False},
+        {"local_files_only": True, "trust_remote_code": False, **_template_of_old(shown)},
         eos_token_ids=config.get("eos_token_id"),
     )
+
+
+def _template_of_old(shown: Path) -> dict[str, str]:
+    """The template of folders that keep it in a file of its own kind (the first vision models do)."""
+    if (shown / "chat_template.jinja").exists():
+        return {}
+    try:
+        template = json.loads((shown / "chat_template.json").read_text(encoding="utf-8"))["chat_template"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {"chat_template": template} if isinstance(template, str) else {}
 
 
 def _generation_config(path: Path) -> dict[str, Any]:
@@ -160,7 +200,7 @@ def _parameter_bytes(model: Any) -> int:
 
 
 @contextlib.contextmanager
-def _named_errors(folder: ModelFolder) -> Iterator[None]:
+def _named_errors(folder: ModelFolder, library: str = "mlx-lm") -> Iterator[None]:
     """Turn what the libraries raise for a folder that doesn't fit together into one of our lines."""
     try:
         yield
@@ -172,7 +212,7 @@ def _named_errors(folder: ModelFolder) -> Iterator[None]:
         ) from error
     except (KeyError, TypeError, AttributeError, NotImplementedError, ImportError) as error:
         raise ModelUnsupported(
-            f"{folder.name} can't be built by mlx-lm: {_first_line(error)}", "another conversion of it may work"
+            f"{folder.name} can't be built by {library}: {_first_line(error)}", "another conversion of it may work"
         ) from error
     except (ValueError, OSError, RuntimeError) as error:
         raise ModelIncomplete(
@@ -196,7 +236,7 @@ def _quiet() -> Iterator[None]:
         ("TOKENIZERS_PARALLELISM", "false"),
     ):
         os.environ.setdefault(name, value)
-    names = ("transformers", "huggingface_hub", "mlx_lm")
+    names = ("transformers", "huggingface_hub", "mlx_lm", "mlx_vlm")
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -43,7 +43,7 @@ class EngineLoop:
         self._runner = runner
         self._gate = gate
         self._drop_live = drop_live
-        self._ahead = Preparation(turns.preview, runner, reuse)
+        self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
 
     @property
     def busy(self) -> bool:
@@ -146,17 +146,19 @@ class EngineLoop:
         run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
         if not request.uncached:
             self.conversations.leave_all_but(sequence)
-        ids = run.prompt.ids
-        run.stats.divergence = sequence.divergence(ids, request.messages)
+        ids, pictures = run.prompt.ids, run.prompt.pictures
+        run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
+        run.stats.image_tokens = sum(span.image.tokens for span in pictures)
         run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
-        live = run.reuse.begin(sequence, ids, run.stats)
+        live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
         if live.length and sequence.number:
-            self._runner.log.add(
-                request.number, sequence.number, 0, ids[: live.length].tolist(), restored=run.stats.restore_kind
-            )
+            restored = ids[: live.length].tolist()
+            kind = run.stats.restore_kind
+            self._runner.log.add(request.number, sequence.number, 0, restored, pictures, restored=kind)
         self._turns.note_prompt(run)
         self._turns.close_at_budget(run)
-        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks))
+        whole = pictures if self._turns.whole_pictures else ()
+        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks), whole=whole)
         run.calls.extend(calls(live.length, ends))
         run.prefill_started = time.perf_counter()
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
@@ -172,7 +174,8 @@ class EngineLoop:
         length = len(run.prompt.ids)
         live = self._live(run)
         fed = mx.array(run.prompt.ids[start:end].astype(np.uint32))
-        logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
+        with self._turns.counting_pictures(run.stats):
+            logits = self._runner.forward(run.request.number, run.sequence.number, live, start, fed)
         if end == length:
             run.lazy = run.draw(logits, mx.array(run.prompt.ids.astype(np.uint32)))
             _begin(run.lazy)
@@ -265,6 +268,7 @@ class EngineLoop:
         self._runner.settle(live)
         run.lazy = None
         self._turns.finish(run)
+        self._turns.forget_pixels()
         run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._drop_live:
             run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)

@@ -114,17 +114,26 @@ class MarkFinder:
 
     def _starts(self) -> Iterator[Mark]:
         layout, anchors = self._layout, self._conversation.anchors
-        turns = [anchors[index] for index in self._conversation.indices("user") if index in anchors]
-        for offset in turns:
+        users = self._conversation.indices("user")
+        turns = [(self._content_start(anchors[index]), anchors[index]) for index in users if index in anchors]
+        for offset in (offset for starts in turns for offset in starts):
             yield Mark(layout.position(offset), "user_start")
-        if turns:
-            first, header = turns[0], self._shape.user_header
+        if turns and users[0] in anchors:
+            first, header = turns[0][0], self._shape.user_header
             system = [anchors[index] for index in self._conversation.indices("system") if index in anchors]
             opening = first - len(header)
             apart = layout.text[:first].endswith(header) and opening > max(system, default=0)
             # nothing but the beginning-of-text token before it: no system turn to keep
             if not self._only_control(layout.text[: max(opening, 0)]):
                 yield Mark(layout.position(opening if apart else first), "system_end")
+
+    def _content_start(self, words: int) -> int:
+        """Where a user message's content begins whose first word is at `words`: before the pictures that lead it."""
+        header = self._shape.user_header
+        at = self._layout.text.rfind(header, 0, words) if header else -1
+        start = at + len(header)
+        led = at >= 0 and any(start <= picture < words for picture in self._layout.picture_offsets)
+        return start if led else words
 
     def _only_control(self, text: str) -> bool:
         at = 0

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import mlx.core as mx
 import numpy as np
 
 from ..cache.keys import Ids
+from ..cache.live import as_elements
 from .ahead import AheadRequest, Preview
-from .cuts import PREFILL_STEP, calls
+from .cuts import PREFILL_STEP, calls, kept_whole
 from .prompts import Prompt
 from .reuse import Reuse
 from .runner import ModelRunner
 from .sequence import Sequence
+from .stats import RequestStats
 
+Counting = Callable[[RequestStats], AbstractContextManager[None]]
 Previewer = Callable[[AheadRequest, Sequence], Preview | None]
 
 
 class Preparation:
     """The one piece of such work at hand; a newer one takes its place. Engine thread only."""
 
-    def __init__(self, preview: Previewer, runner: ModelRunner, reuse: Reuse) -> None:
+    def __init__(self, preview: Previewer, counting: Counting, runner: ModelRunner, reuse: Reuse) -> None:
         self._preview = preview
+        self._counting = counting
         self._runner = runner
         self._reuse = reuse
         self._request: AheadRequest | None = None
@@ -72,24 +77,28 @@ class Preparation:
 
     def _begin(self, request: AheadRequest, sequence: Sequence) -> None:
         found = self._preview(request, sequence)
-        if found is None or self._reuse.waiting(sequence, found.ids) < request.least:
+        if found is None:
             return
-        position = self._reuse.begin_ahead(sequence, found.ids, found.open)
+        elements = as_elements(found.ids, found.pictures)
+        if self._reuse.waiting(sequence, elements) < request.least:
+            return
+        position = self._reuse.begin_ahead(sequence, elements, found.open, found.pictures)
         live = sequence.live
         assert live is not None
         if position:
-            held = live.ids.tolist()
-            self._runner.log.add(request.number, sequence.number, 0, held, restored="live")
+            held = found.ids[:position].tolist()
+            self._runner.log.add(request.number, sequence.number, 0, held, found.pictures, restored="live")
         ends = {*range(PREFILL_STEP, len(found.ids), PREFILL_STEP), *found.marks, found.open, len(found.ids)}
         self._found = found
-        self._calls.extend(calls(position, sorted(ends)))
+        self._calls.extend(calls(position, kept_whole(ends, found.pictures if found.whole else ())))
 
     def _call(self, request: AheadRequest, sequence: Sequence, found: Preview) -> None:
         start, end = self._calls.popleft()
         live = sequence.live
         assert live is not None
         fed = mx.array(found.ids[start:end].astype(np.uint32))
-        self._runner.forward(request.number, sequence.number, live, start, fed)
+        with self._counting(sequence.advance.cost if sequence.advance is not None else RequestStats()):
+            self._runner.forward(request.number, sequence.number, live, start, fed)
         self._runner.settle(live)
         live.append(found.ids[start:end])
         if end <= found.open:

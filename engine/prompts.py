@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..errors import DataError, TemplateError
 from .encoding import Encoder, Scanner
+from .image_reader import ImageReader, sees_no_pictures
+from .image_spans import ImageSpan
 from .layout import Layout, Splice, common_length, common_text
 from .marker_sets import markers_for
 from .markers import parse
 from .marks import Conversation, EdgeMemory, Mark, MarkFinder, MarkKind
-from .messages import Message
+from .messages import ImagePart, Message
 from .options import ThinkingOptions
-from .protect import MAX_SENTINELS, Protector, sentinel
+from .prompt import Prompt
+from .protect import MAX_SENTINELS, MOST_PICTURES, Protector, sentinel
 from .recorded import ReplyIds, answer_end, hidden_reasoning
-from .rendering import ChatTemplate, Plain, plain_message
+from .rendering import ChatTemplate, Plain, pictures_in, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
 from .tool_calls import ToolCallReader, parser_for
@@ -32,39 +34,13 @@ __all__ = ["Mark", "MarkKind", "Prompt", "PromptRenderer"]
 _BY_TEMPLATE = ThinkingOptions()
 
 
-@dataclass(frozen=True, eq=False)
-class Prompt:
-    """A rendered request.
-
-    ids             int32 [tokens]
-    text            what the template wrote
-    marks           sorted, each with 0 < position <= tokens; a function of the request alone
-    scaffold_text   what the generation prompt put behind the header of the model's turn; scaffold_ids its ids
-    reasoning_open  whether the model's first token is reasoning
-    """
-
-    ids: NDArray[np.int32]
-    text: str
-    marks: tuple[Mark, ...]
-    scaffold_text: str
-    scaffold_ids: tuple[int, ...]
-    reasoning_open: bool
-
-    def positions(self, *kinds: MarkKind) -> list[int]:
-        """The positions of marks of these kinds (all if none is named), ascending, each once."""
-        return sorted({mark.position for mark in self.marks if not kinds or mark.kind in kinds})
-
-    def position_of(self, kind: MarkKind) -> int | None:
-        """The last position of this kind, None if there is none."""
-        return max((mark.position for mark in self.marks if mark.kind == kind), default=None)
-
-
 class PromptRenderer:
     """Renders requests for one model with one template.
 
     template        Jinja text; None: the tokenizer's own
     label           what to call the template in an error
     recent_turns    how many earlier user turns get a past_stable mark
+    images          lays pictures out; None for a model that sees none
     Raises TemplateError if there is no template.
     """
 
@@ -75,6 +51,7 @@ class PromptRenderer:
         label: str = "the model's template",
         *,
         recent_turns: int = 8,
+        images: ImageReader | None = None,
     ) -> None:
         self._template = ChatTemplate(tokenizer, template, label)
         source = self._template.source()
@@ -84,6 +61,9 @@ class PromptRenderer:
         self._content_scanner = Scanner([*self.encoder.control.ids, *self.markers.strings])
         self._parse_call = parser_for(tokenizer, self.markers, source)
         self._recent_turns = recent_turns
+        self.images = images
+        if images is not None:
+            images.learn_marker(self._template)
         self._edges = EdgeMemory()
         self._shapes: dict[tuple[bool | None, bool], Shape] = {}
 
@@ -180,6 +160,17 @@ class _Request:
         self._tools: list[Plain] = self._protector.protect(list(tools))
         self._plain: list[Plain] = self._protector.protect([plain_message(message) for message in messages])
         self._raw_tools = tools
+        self._pictures = [part for message in messages for part in message.content if isinstance(part, ImagePart)]
+        if self._pictures:
+            self._show_pictures()
+
+    def _show_pictures(self) -> None:
+        images = self._owner.images
+        if images is None:
+            raise sees_no_pictures("this model")
+        if len(self._pictures) > MOST_PICTURES:
+            raise DataError(f"a conversation can't hold more than {MOST_PICTURES:,} pictures", "start a new one")
+        self._protector.show_pictures([images.prepare(part) for part in self._pictures], images.marker)
 
     def prompt(self) -> Prompt:
         owner, text = self._owner, self._render(self._plain, generation=True)
@@ -201,6 +192,9 @@ class _Request:
             scaffold_text=lead.scaffold,
             scaffold_ids=tuple(int(one) for one in ids[layout.position(scaffold_start) :]),
             reasoning_open=state.in_reasoning,
+            pictures=tuple(
+                ImageSpan(*place, part.source) for place, part in zip(layout.pictures(), self._pictures, strict=True)
+            ),
         )
 
     def reply(self, prompt: Prompt, ends: Collection[int]) -> ReplyIds:
@@ -246,9 +240,19 @@ class _Request:
         return splicer.splices(text, self._messages, anchors)
 
     def _render(self, messages: Sequence[Plain], generation: bool = False) -> str:
-        return self._owner._template.render(
+        text = self._owner._template.render(
             messages, self._tools, generation=generation, thinking=self._thinking.enabled, date=self._date
         )
+        images = self._owner.images
+        count = sum(map(pictures_in, messages))
+        if images is None or not count:
+            return text
+        if text.count(images.marker) != count:
+            raise TemplateError(
+                f"the template shows {text.count(images.marker)} of this conversation's {count} pictures",
+                "Choose another with --template NAME|FILE.",
+            )
+        return self._protector.with_pictures(text)
 
     def _lead(self, text: str, shape: Shape) -> Lead:
         known = shape.after_tool if self._after_tool(len(self._messages)) else shape.after_user

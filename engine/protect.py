@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .encoding import Scanner
+from .image_spans import PreparedImage
 
 _FIRST = 0xF0000
+_PICTURES = 0xFF000
 _SENTINELS = 0x100000
 _LAST = 0x10FFFD
 _RESERVED = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
 _SENTINEL = re.compile(f"[{chr(_SENTINELS)}-{chr(_LAST)}]")
+_PICTURE = re.compile(f"[{chr(_PICTURES)}-{chr(_SENTINELS - 1)}]")
+MOST_PICTURES = _SENTINELS - _PICTURES
 MAX_SENTINELS = _LAST - _SENTINELS
 
 
@@ -30,6 +34,8 @@ class Protector:
         self._stand_ins: dict[str, str] = {}
         self._strings: dict[str, str] = {}
         self._control: set[str] = set()
+        self._pictures: list[PreparedImage] = []
+        self._marker = ""
 
     def protect(self, value: Any) -> Any:
         """The same JSON value, keys too, with control strings replaced by their stand-ins."""
@@ -46,6 +52,31 @@ class Protector:
         if not self._strings:
             return text
         return _RESERVED.sub(lambda hit: self._strings.get(hit.group(), hit.group()), text)
+
+    def show_pictures(self, pictures: list[PreparedImage], marker: str) -> None:
+        """The prompt's pictures in order, and the text by which its template marks one."""
+        self._pictures, self._marker = pictures, marker
+        self._strings.update({chr(_PICTURES + index): marker for index in range(len(pictures))})
+
+    def with_pictures(self, text: str) -> str:
+        """The template's text with each marker turned into its picture's stand-in, between what belongs around it.
+
+        Must hold: as many markers as pictures, or fewer. Content can't hold a marker: it has been protected.
+        """
+        if not self._pictures:
+            return text
+        parts = text.split(self._marker)
+        out = [parts[0]]
+        for index, part in enumerate(parts[1:]):
+            picture = self._pictures[index]
+            out += [picture.lead, chr(_PICTURES + index), picture.tail, part]
+        return "".join(out)
+
+    def picture_hits(self, text: str, at: int = 0) -> Iterator[tuple[int, PreparedImage]]:
+        """(offset, picture) of every picture's stand-in, one character each, from `at` on."""
+        if self._pictures:
+            for hit in _PICTURE.finditer(text, at):
+                yield hit.start(), self._pictures[ord(hit.group()) - _PICTURES]
 
     def control_hits(self, text: str, at: int = 0) -> Iterator[tuple[int, int]]:
         """(start, end) of every stand-in for a control string, from `at` on."""

@@ -132,6 +132,12 @@ def _content(message: Message) -> str | list[Plain]:
     return parts
 
 
+def pictures_in(message: Plain) -> int:
+    """How many pictures a plain message holds."""
+    content = message.get("content")
+    return sum(part.get("type") == "image" for part in content) if isinstance(content, list) else 0
+
+
 def _plain_call(call: ToolCall) -> Plain:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 

@@ -8,7 +8,7 @@ end      after the reply: notes what was fed, pins what the next turn will need
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,9 @@ from ..cache.restore import OutOfMemory, needed_bytes, restore, rows_that_fit
 from ..cache.store import Store
 from ..cache.trie import SequenceTrie, common_prefix
 from .cuts import PREFILL_STEP
-from .sequence import Advance, Sequence
+from .image_spans import ImageSpan
+from .sequence import Advance
+from .sequence import Sequence as Conversation
 from .stats import RequestStats
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of them, from what memory there is,
@@ -76,8 +78,13 @@ class Reuse:
 
     # -- begin -------------------------------------------------------------------------------------------------
 
-    def begin(self, sequence: Sequence, ids: Ids, stats: RequestStats) -> LiveCache:
-        """Give the sequence a live cache that holds the longest restorable prefix of `ids`, at most len(ids) - 1."""
+    def begin(
+        self, sequence: Conversation, ids: Ids, stats: RequestStats, pictures: Sequence[ImageSpan] = ()
+    ) -> LiveCache:
+        """Give the sequence a live cache that holds the longest restorable prefix of `ids`, at most len(ids) - 1.
+
+        ids    elements: the positions of `pictures` stand for what they show
+        """
         stats.prompt_tokens = len(ids)
         stats.common_prefix_tokens = self.trie.longest_match(ids)
         live, advance = sequence.live, sequence.advance
@@ -88,7 +95,8 @@ class Reuse:
             stats.shortfall_reason = self._why_off if stats.common_prefix_tokens else "none"  # type: ignore[assignment]
             sequence.live = self.fresh()
         else:
-            sequence.live = self._restored(sequence, ids, len(ids) - 1, stats)
+            sequence.live = self._restored(sequence, ids, len(ids) - 1, stats, pictures)
+        sequence.pictures = sequence.live.pictures = pictures
         position = sequence.live.length
         sequence.holes = {block for block in sequence.holes if (block + 1) * BLOCK <= position}
         stats.prefill_tokens = len(ids) - position
@@ -109,18 +117,22 @@ class Reuse:
         layout = self.layout if self.layout is not None else Layout((), None, 0)
         return LiveCache(self._make_caches(), layout, self._namespace)
 
-    def _restored(self, sequence: Sequence, ids: Ids, limit: int, stats: RequestStats) -> LiveCache:
+    def _restored(
+        self, sequence: Conversation, ids: Ids, limit: int, stats: RequestStats, pictures: Sequence[ImageSpan]
+    ) -> LiveCache:
         assert self._planner is not None
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
         short = False
         while True:
-            plan = self._planner.plan(ids, keys.keys, sequence.live, limit, stats.common_prefix_tokens)
+            known = stats.common_prefix_tokens
+            plan = self._planner.plan(ids, keys.keys, sequence.live, limit, known, pictures)
             self._keep_branch(sequence, plan)
             if not plan.uses_live:
                 sequence.live = None  # its memory goes before the restore asks for as much again
             live = sequence.live if sequence.live is not None else self.fresh()
+            live.pictures = ()  # what follows hands elements over, not ids
             if plan.position == 0:
                 break
             self._note_use(sequence, plan, ids, keys.keys, stats)
@@ -159,7 +171,7 @@ class Reuse:
                 return space, plan.position
         return 0, min(plan.position - 1, rows_that_fit(plan, self.layout.rows, left))
 
-    def _note_use(self, sequence: Sequence, plan: Plan, ids: Ids, keys: list[bytes], stats: RequestStats) -> None:
+    def _note_use(self, sequence: Conversation, plan: Plan, ids: Ids, keys: list[bytes], stats: RequestStats) -> None:
         """What the plan's position needs stays longest. A branch whose reasoning was dropped goes first."""
         if self.store is None:
             return
@@ -170,7 +182,7 @@ class Reuse:
             self.store.demote([Place.at(fed.keys, sequence.fed, end)])
         self.store.touch([Place.at(keys, ids, plan.position)], plan.entries, sequence.name)
 
-    def _keep_branch(self, sequence: Sequence, plan: Plan) -> None:
+    def _keep_branch(self, sequence: Conversation, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
         live = sequence.live
         if live is None or sequence.advance is not None:
@@ -193,19 +205,20 @@ class Reuse:
 
     # -- ahead of a request ------------------------------------------------------------------------------------
 
-    def waiting(self, sequence: Sequence, ids: Ids) -> int:
+    def waiting(self, sequence: Conversation, ids: Ids) -> int:
         """How many of `ids` the live sequence doesn't hold; 0 where nothing would be reused anyway."""
         if self._planner is None:
             return 0
         return len(ids) - (common_prefix(ids, sequence.live.ids) if sequence.live is not None else 0)
 
-    def begin_ahead(self, sequence: Sequence, ids: Ids, open_at: int) -> int:
-        """Put the sequence as far along `ids`, which a coming prompt will begin with, as it can be restored.
+    def begin_ahead(self, sequence: Conversation, ids: Ids, open_at: int, pictures: Sequence[ImageSpan] = ()) -> int:
+        """Put the sequence as far along `ids` (elements), which a coming prompt will begin with, as it can be restored.
 
         Returns that position, which may be all of `ids`. What it cost is told with the request that follows.
         """
         before, cost = sequence.live.length if sequence.live is not None else 0, RequestStats()
-        sequence.live = self._restored(sequence, ids, len(ids), cost)
+        sequence.live = self._restored(sequence, ids, len(ids), cost, pictures)
+        sequence.pictures = sequence.live.pictures = pictures
         position, advance = sequence.live.length, sequence.advance
         if advance is None or position < advance.start:
             before = advance.before if advance is not None else before
@@ -215,14 +228,14 @@ class Reuse:
             advance.open = max(advance.start, open_at)
         return position
 
-    def record_ahead(self, sequence: Sequence, start: int, end: int, kind: str | None, *, last: bool) -> None:
+    def record_ahead(self, sequence: Conversation, start: int, end: int, kind: str | None, *, last: bool) -> None:
         """As `record_prefill`. `last`: the user's words begin here, and a window may have to come back to it."""
         tail = last and any(group.window is not None for group in self.layout.rows) if self.layout else False
         written = self.record_prefill(sequence, start, end, kind, tail)
         if sequence.advance is not None:
             sequence.advance.cost.checkpoint_bytes += written
 
-    def _adopt(self, sequence: Sequence, advance: Advance, position: int, stats: RequestStats) -> None:
+    def _adopt(self, sequence: Conversation, advance: Advance, position: int, stats: RequestStats) -> None:
         """The request goes on where the work ahead of it ended: its restore and its tokens are told apart."""
         assert sequence.live is not None
         cost = advance.cost
@@ -233,14 +246,16 @@ class Reuse:
         stats.cached_disk_tokens = cost.cached_disk_tokens
         stats.cached_live_tokens = advance.start - cost.cached_disk_tokens
         stats.checkpoint_bytes += cost.checkpoint_bytes
+        stats.images_encoded += cost.images_encoded
+        stats.image_features_reused += cost.image_features_reused
         if self.store is not None and stats.typeahead_prefill_tokens:
-            checkpointer = Checkpointer(self.store, sequence.live)
+            checkpointer = Checkpointer(self.store, sequence.live, sequence.name)
             checkpointer.blocks(advance.open, position, wait=True)
             stats.checkpoint_bytes += checkpointer.bytes_written
 
     # -- record ------------------------------------------------------------------------------------------------
 
-    def record_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
+    def record_prefill(self, sequence: Conversation, start: int, end: int, kind: str | None, tail: bool) -> int:
         """After a prefill call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
 
         The rows of every anchor of this prompt lie in its whole blocks or in the one `tail`, so rows are written once.
@@ -257,7 +272,8 @@ class Reuse:
                 checkpointer.blocks(start, end, wait=True)
                 if tail:
                     checkpointer.tail(end, wait=True)
-                if live.layout.states is not None and end % PREFILL_STEP == 0:
+                cuts_picture = any(span.inside(end) for span in sequence.pictures)
+                if live.layout.states is not None and end % PREFILL_STEP == 0 and not cuts_picture:
                     checkpointer.state(live.state_now("step"), wait=True)
                 self._displace_states(live, checkpointer)
                 sequence.holes |= checkpointer.holes
@@ -265,7 +281,7 @@ class Reuse:
         live.compact()
         return written
 
-    def record_decode(self, sequence: Sequence, dropped: bool) -> int:
+    def record_decode(self, sequence: Conversation, dropped: bool) -> int:
         """After a decode call: the block that it completed, unless the template will drop this part of the reply."""
         live = sequence.live
         assert live is not None
@@ -285,7 +301,7 @@ class Reuse:
             if not superseded(oldest, live.states):
                 checkpointer.state(oldest, wait=True)
 
-    def abandon(self, sequence: Sequence) -> None:
+    def abandon(self, sequence: Conversation) -> None:
         """After a failure: what was fed stays known, the live caches, in whatever state they are, are let go."""
         if sequence.live is not None:
             self.trie.add(sequence.live.ids)
@@ -293,7 +309,7 @@ class Reuse:
 
     # -- end ---------------------------------------------------------------------------------------------------
 
-    def end(self, sequence: Sequence) -> int:
+    def end(self, sequence: Conversation) -> int:
         """Note what was fed, offer the holes again, pin what the next turn will go back to; bytes for the writer."""
         live = sequence.live
         assert live is not None
@@ -306,7 +322,7 @@ class Reuse:
         self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
         return written
 
-    def _refill(self, sequence: Sequence, live: LiveCache) -> int:
+    def _refill(self, sequence: Conversation, live: LiveCache) -> int:
         """Offer the blocks that the writer could not take again; what it can't take now waits for the next turn."""
         if self.store is None or not sequence.holes:
             return 0
@@ -317,20 +333,20 @@ class Reuse:
         sequence.holes = checkpointer.holes
         return checkpointer.bytes_written
 
-    def _pin(self, sequence: Sequence, stable: Ids, keys: list[bytes]) -> None:
+    def _pin(self, sequence: Conversation, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
         if self.store is None or self._planner is None or not len(stable):
             return
-        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0).entries)
+        sequence.pins.append(self._planner.plan(stable, keys, None, len(stable), 0, sequence.pictures).entries)
         while len(sequence.pins) > PINNED_TURNS:
             self.store.unpin(sequence.pins.popleft())
 
-    def unpin(self, sequence: Sequence) -> None:
+    def unpin(self, sequence: Conversation) -> None:
         """The conversation is no longer the current one: its records may be evicted."""
         while self.store is not None and sequence.pins:
             self.store.unpin(sequence.pins.popleft())
 
-    def park(self, sequence: Sequence) -> int:
+    def park(self, sequence: Conversation) -> int:
         """Checkpoint the live sequence so that its memory can be freed; returns the bytes handed to the writer.
 
         A reply that the template will drop is not written: nothing will ever go back to its end.
@@ -351,13 +367,13 @@ class Reuse:
                 checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
 
-    def forget(self, sequence: Sequence) -> int:
+    def forget(self, sequence: Conversation) -> int:
         """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
         sequence.live = sequence.advance = None
         self.unpin(sequence)
         return self.store.leave(sequence.name) if self.store is not None else 0
 
-    def drop_live(self, sequence: Sequence) -> int:
+    def drop_live(self, sequence: Conversation) -> int:
         """Park, then free the memory."""
         written = self.park(sequence)
         sequence.live = sequence.advance = None

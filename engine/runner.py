@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import mlx.core as mx
 
 from ..cache.layers import pending_arrays
 from ..cache.live import LiveCache
+from .image_spans import ImageSpan, overlapping
+from .vision_model import VisionModel
 
 UNLOGGED = 0  # the sequence number of runs that no later prompt can reuse: the log leaves them out
 
@@ -26,10 +29,22 @@ class CallLog:
         if path is not None:
             path.write_text("")
 
-    def add(self, request: int, sequence: int, start: int, ids: mx.array | list[int], **more: Any) -> None:
-        """Note a call that feeds `ids` at position `start` of `sequence`."""
+    def add(
+        self,
+        request: int,
+        sequence: int,
+        start: int,
+        ids: mx.array | list[int],
+        pictures: Sequence[ImageSpan] = (),
+        **more: Any,
+    ) -> None:
+        """Note a call that feeds `ids` at position `start` of `sequence`, which holds `pictures`."""
         if self._path is not None and sequence != UNLOGGED:
-            self._entries.append(({"request": request, "sequence": sequence, "start": start, **more}, ids))
+            size = len(ids) if isinstance(ids, list) else ids.size
+            met = overlapping(pictures, start, start + size)
+            images = [{"start": span.start, "end": span.end, "digest": span.digest.hex()} for span in met]
+            entry = {"request": request, "sequence": sequence, "start": start, "images": images, **more}
+            self._entries.append((entry, ids))
 
     def flush(self) -> None:
         """Write what has been noted."""
@@ -38,12 +53,15 @@ class CallLog:
         with self._path.open("a", encoding="utf-8") as out:
             for entry, ids in self._entries:
                 values = ids if isinstance(ids, list) else ids.reshape(-1).tolist()
-                out.write(json.dumps({**entry, "ids": values, "images": []}) + "\n")
+                out.write(json.dumps({**entry, "ids": values}) + "\n")
         self._entries.clear()
 
 
 class ModelRunner:
-    """Feeds ids to the model through one sequence's caches. Engine thread only."""
+    """Feeds ids to the model through one sequence's caches. Engine thread only.
+
+    model    mlx-lm's module, or a VisionModel
+    """
 
     def __init__(self, model: Any, log: CallLog) -> None:
         self._model = model
@@ -54,8 +72,13 @@ class ModelRunner:
 
         The caller notes the ids on `live` once it knows them, evaluates, captures blocks, then compacts.
         """
-        self.log.add(request, sequence, start, ids)
-        logits: mx.array = self._model(ids[None], cache=live.caches)
+        pictures: Sequence[ImageSpan] = live.pictures  # type: ignore[assignment]
+        self.log.add(request, sequence, start, ids, pictures)
+        logits: mx.array
+        if isinstance(self._model, VisionModel):
+            logits = self._model(ids, live.caches, start, pictures)
+        else:
+            logits = self._model(ids[None], cache=live.caches)
         live.drop_views()
         return logits
 

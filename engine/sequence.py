@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -13,6 +14,7 @@ from ..cache.keys import Ids
 from ..cache.live import LiveCache
 from ..cache.trie import common_prefix
 from .hit_rate import MissReason
+from .image_spans import ImageSpan
 from .messages import Message
 from .options import RequestOptions
 from .stats import Divergence, RequestStats
@@ -43,7 +45,8 @@ class Sequence:
     date           the day that templates may name, the same for the whole conversation
     live           its KV in memory; None before the first request and after parking
     messages       the messages of the last request, its reply included
-    fed            the ids that the last request left in the caches
+    fed            the elements that the last request left in the caches (ids, but pictures by what they show)
+    pictures       the pictures of the last prompt
     system_end     where system and tools end in the last prompt
     stable         the last prompt's stable prefix: where a template that drops reasoning will diverge
     scaffold       [start, end) of what the last generation prompt opened behind the header of the model's turn
@@ -61,6 +64,7 @@ class Sequence:
     date: str = field(default_factory=lambda: date.today().isoformat())
     messages: tuple[Message, ...] = ()
     fed: Ids = field(default_factory=lambda: _NO_IDS)
+    pictures: Several[ImageSpan] = ()
     system_end: int = 0
     stable: int = 0
     scaffold: tuple[int, int] = (0, 0)
@@ -71,8 +75,8 @@ class Sequence:
     options: RequestOptions | None = None
     used_at: float = 0.0
 
-    def divergence(self, prompt: Ids, messages: tuple[Message, ...]) -> Divergence:
-        """How the new prompt departs from what this conversation last fed."""
+    def divergence(self, prompt: Ids, messages: tuple[Message, ...], pictures: Several[ImageSpan] = ()) -> Divergence:
+        """How the new prompt (elements) departs from what this conversation last fed."""
         if not len(self.fed):
             return "first"
         common = common_prefix(prompt, self.fed)
@@ -80,6 +84,8 @@ class Sequence:
             return "append"
         if not messages:  # a trace of ids alone
             return "other"
+        if _shows(pictures, common) and _shows(self.pictures, common):
+            return "image_changed"
         if common < self.system_end or _system(messages) != _system(self.messages):
             return "system_or_tools_changed"
         if messages[: len(self.messages)] != self.messages:
@@ -98,6 +104,10 @@ class Sequence:
         if self.options is not None and options.tools != self.options.tools:
             return "tools_changed"
         return "system_changed" if _system(messages) != _system(self.messages) else "template_changed"
+
+
+def _shows(pictures: Several[ImageSpan], position: int) -> bool:
+    return any(span.start <= position < span.end for span in pictures)
 
 
 def _system(messages: tuple[Message, ...]) -> list[Message]:

@@ -13,11 +13,13 @@ from mlx_lm.generate import generation_stream, wired_limit
 from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
 from .cache_report import CacheReport
 from .cache_setup import directory_of, open_store
 from .fresh_caches import FreshCaches
+from .image_reader import ImageReader
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
@@ -29,6 +31,8 @@ from .scripted import Gate, Script
 from .switches import Switches
 from .template_files import resolve as resolve_template
 from .turn import TurnBuilder
+from .vision_features import FeatureCache
+from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
 _PATIENCE_S: Final = 30.0  # at the end, for the disk to take what the next program will want
 
@@ -46,6 +50,7 @@ class EngineInfo:
     template: str
     reasoning: bool
     tools: bool
+    vision: bool
     reuse: bool
     cache_directory: str | None
     cache_in_memory: bool = False
@@ -104,14 +109,18 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     model = load(find_model(options.model, options.offline))
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
-    renderer = PromptRenderer(tokenizer, source, label)
+    reader = None
+    if model.processor is not None:
+        reader = ImageReader(model.processor, tokenizer, placeholder_id(model.model))
+    renderer = PromptRenderer(tokenizer, source, label, images=reader)
     script = None
     if switches.script is not None:
         encode = lambda text: list(tokenizer.encode(text, add_special_tokens=False))  # noqa: E731
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
-    turns = TurnBuilder(model, renderer, switches, script)
-    runner = ModelRunner(model.model, CallLog(switches.call_log))
+    vision = _vision(model, reader, reuse) if model.is_vision else None
+    turns = TurnBuilder(model, renderer, switches, script, vision)
+    runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
     loop.conversations.ttl = options.cache.ttl
     directory = directory_of(options.cache) if reuse.store is not None else None
@@ -121,6 +130,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         template=label,
         reasoning=renderer.markers.has_reasoning,
         tools=bool(tokenizer.has_tool_calling),
+        vision=reader is not None and reader.works,
         reuse=reuse.works,
         cache_directory=str(directory) if directory is not None else None,
         cache_in_memory=directory is not None and is_memory_backed(directory),
@@ -129,10 +139,18 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 
 
+def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> VisionModel:
+    """The calls of a model of mlx-vlm; what its vision tower made is kept with the KV, in the same store."""
+    records = PictureRecords(reuse.store) if reuse.store is not None else None
+    return VisionModel(model.model, reader, FeatureCache(records))
+
+
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
     """The store of this model's namespace, or less, with one line that says why."""
 
-    make_caches = FreshCaches(model.model, options.kv_quantization)
+    language = model.model.language_model if model.is_vision else model.model
+    whole = model.is_vision and sees_whole_pictures(model.model)
+    make_caches = FreshCaches(language, options.kv_quantization, whole)
     if said := make_caches.check_quantization(model.name):
         on_notice(said)
     if not options.cache.enabled:
@@ -154,7 +172,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
             "dtype": model.dtype,
             "kv_quantization": _quantization_name(options.kv_quantization),
             "layout": layout.describe(),
-            "processor": "",
+            "processor": model.processor_settings,
             "tenant": options.cache.tenant,
             "rank": "0/1",
         }

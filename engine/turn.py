@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
 import mlx.core as mx
 
-from ..errors import ContextExceeded
+from ..errors import ContextExceeded, ModelUnsupported
 from .ahead import AheadRequest, Preview
 from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
+from .image_reader import sees_no_pictures
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, Message, TextPart, user
+from .messages import Generated, ImagePart, Message, TextPart, user
 from .preparation import settled
 from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
@@ -23,9 +26,10 @@ from .reuse import Reuse
 from .sampling import ThinkFloor, build
 from .scripted import Script
 from .sequence import Sequence
-from .stats import rate
+from .stats import RequestStats, rate
 from .switches import Switches
 from .tool_calls import reply_of
+from .vision_model import VisionModel
 
 _MORE = ("x", " x", "\nx", ". ", "'s")  # how what is typed may go on
 
@@ -46,7 +50,16 @@ def _goings_on(draft: Message) -> list[Message]:
 class TurnBuilder:
     """Turns a request into a Run and a finished Run into its message, by one model's tokenizer and template."""
 
-    def __init__(self, model: LoadedModel, renderer: PromptRenderer, switches: Switches, script: Script | None) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        renderer: PromptRenderer,
+        switches: Switches,
+        script: Script | None,
+        vision: VisionModel | None = None,
+    ) -> None:
+        self.whole_pictures = vision is not None and vision.whole
+        self._vision = vision
         self.end_ids = model.eos_token_ids | frozenset(renderer.turn_end_ids)
         self._model = model
         self._renderer = renderer
@@ -97,16 +110,35 @@ class TurnBuilder:
         if not 0 < len(ids) < self._model.context_limit:
             return None
         opened = min(opened, len(ids))
+        pictures = tuple(span for span in prompts[0].pictures if span.start < len(ids))
+        if pictures and pictures[-1].end > len(ids):  # its pixels may yet be others
+            ids, pictures = ids[: pictures[-1].start], pictures[:-1]
+            opened = min(opened, len(ids))
         kinds = {mark.position: mark.kind for mark in reversed(prompts[0].marks) if mark.position <= opened}
-        return Preview(ids, opened, dict(sorted(kinds.items())))
+        return Preview(ids, opened, dict(sorted(kinds.items())), pictures, self.whole_pictures)
 
     def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
         if request.ids is not None:
             return Prompt(request.ids, "", (), "", (), reasoning_open=False)
+        self._check_pictures(request)
         options = request.options
         return self._renderer.render(
             request.messages, thinking=options.thinking, tools=options.tools, date=sequence.date
         )
+
+    def forget_pixels(self) -> None:
+        """At the end of a request: pictures whose features or KV were there already need no pixels."""
+        if self._renderer.images is not None:
+            self._renderer.images.forget_arrays()
+
+    def _check_pictures(self, request: Request) -> None:
+        if self._renderer.images is None and any(
+            isinstance(part, ImagePart) for message in request.messages for part in message.content
+        ):
+            if self._model.is_vision:
+                cause = f"{self._model.name}'s picture processor can't be loaded: {self._model.no_processor}"
+                raise ModelUnsupported(cause, "ask without pictures, or use another model")
+            raise sees_no_pictures(self._model.name)
 
     def _feeding(self, request: Request, recorded: Recorded, sequence: Sequence, prompt: Prompt, room: int) -> Feeding:
         options = request.options
@@ -150,6 +182,16 @@ class TurnBuilder:
         length = len(run.prompt.ids)
         run.sequence.scaffold = (length - len(run.prompt.scaffold_ids), length)
         run.sequence.drops_reply = False
+
+    @contextmanager
+    def counting_pictures(self, stats: RequestStats) -> Iterator[None]:
+        """Around a call that prefills: what the vision tower had to do for it."""
+        features = self._vision.features if self._vision is not None else None
+        before = (features.encoded, features.reused) if features is not None else (0, 0)
+        yield
+        if features is not None:
+            stats.images_encoded += features.encoded - before[0]
+            stats.image_features_reused += features.reused - before[1]
 
     # -- during ------------------------------------------------------------------------------------------------
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..engine.messages import ImagePart, Message, TextPart
 from ..engine.messages import system as system_message
+from ..engine.pictures import open_picture
+from ..errors import MlxchatError
 from .model import Conversation, ConversationKind, Request, Transcript, Usage
 
 _NO_USAGE = Usage()
 NO_IMAGE = "[image]"
-"""What stands for a picture that a text model can't see."""
+"""What stands for a picture that the model can't see, or that isn't there."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,14 @@ class Supplied:
     tools: tuple[dict[str, Any], ...] = ()
 
 
-def jobs_of(transcript: Transcript, supplied: Supplied, limit: int | None = None) -> list[Job]:
-    """The first `limit` requests (None: all), in the order in which they were made."""
-    share, turns = _Shared(), Counter[int]()
+def jobs_of(
+    transcript: Transcript, supplied: Supplied, limit: int | None = None, *, pictures: bool = False
+) -> list[Job]:
+    """The first `limit` requests (None: all), in the order in which they were made.
+
+    pictures    whether the model sees them: those that can be read stay, a text stands for the others
+    """
+    share, turns = _Shared(pictures), Counter[int]()
     jobs = []
     for number, (conversation, request) in enumerate(transcript.requests[:limit], 1):
         turns[id(conversation)] += 1
@@ -84,33 +91,52 @@ def _job(
         title=conversation.title,
         hash_ids=request.hash_ids,
         block_tokens=request.block_tokens,
-        images=sum(isinstance(part, ImagePart) for message in messages for part in message.content),
+        images=sum(map(_pictures, messages)) - sum(map(_pictures, words[: len(messages)])),
     )
 
 
+def _pictures(message: Message) -> int:
+    return sum(isinstance(part, ImagePart) for part in message.content)
+
+
 class _Shared:
-    """Messages as text models can read them. One that a conversation's last request had too is the same object again.
+    """Messages as the model can read them. One that a conversation's last request had too is the same object again.
 
     Formats that hold whole requests repeat every message, and what is known of a message is known by its identity.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pictures: bool) -> None:
+        self._pictures = pictures
+        self._readable: dict[str, bool] = {}
         self._last: dict[str, list[Message]] = {}
 
     def of(self, conversation: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages, in words."""
+        """The messages, in words where they hold what the model can't see."""
         last = self._last.get(conversation, [])
-        found = [in_words(message) for message in messages]
+        found = [in_words(message, self._keeps) for message in messages]
         for index, (before, now) in enumerate(zip(last, found, strict=False)):
             if before == now:
                 found[index] = before
         self._last[conversation] = found
         return tuple(found)
 
+    def _keeps(self, part: ImagePart) -> bool:
+        """Whether a picture stays: opened here once, so that a broken one doesn't end the replay halfway."""
+        if not self._pictures:
+            return False
+        if part.source not in self._readable:
+            try:
+                open_picture(part.source)
+                self._readable[part.source] = True
+            except MlxchatError:
+                self._readable[part.source] = False
+        return self._readable[part.source]
 
-def in_words(message: Message) -> Message:
-    """The message with a text in place of each picture."""
-    if not any(isinstance(part, ImagePart) for part in message.content):
+
+def in_words(message: Message, keeps: Callable[[ImagePart], bool] = lambda part: False) -> Message:
+    """The message with a text in place of each picture that isn't kept."""
+    if not _pictures(message):
         return message
-    parts = (TextPart(NO_IMAGE) if isinstance(part, ImagePart) else part for part in message.content)
-    return replace(message, content=tuple(parts))
+    lost = {id(part) for part in message.content if isinstance(part, ImagePart) and not keeps(part)}
+    parts = (TextPart(NO_IMAGE) if id(part) in lost else part for part in message.content)
+    return replace(message, content=tuple(parts)) if lost else message

@@ -14,7 +14,7 @@ from ..engine.recorded import ReplyIds
 from ..engine.sequence import Sequence
 from ..errors import TemplateError
 from .anchors import Anchors
-from .jobs import Job
+from .jobs import NO_IMAGE, Job
 from .padding import Padding
 from .planned import Difference, Planned
 from .prompts import Prompts
@@ -63,12 +63,12 @@ class Planner:
         return planned
 
     def _compared(self, job: Job, prompt: Prompt, reply: ReplyIds) -> Planned:
-        ids = prompt.ids
+        ids = prompt.elements
         sequence = self._sequences.setdefault(job.conversation, Sequence(len(self._sequences) + 1))
         common = self._trie.longest_match(ids)
         reach = min(common, len(ids) - 1)
         ideal = self._anchors.best(ids, reach) if self._recurrent else reach
-        divergence = sequence.divergence(ids, job.messages)
+        divergence = sequence.divergence(ids, job.messages, prompt.pictures)
         again = 0
         if divergence not in ("first", "append"):
             again = max(0, len(ids) - ideal - self._fresh_tokens(sequence.messages, job.messages))
@@ -94,12 +94,15 @@ class Planner:
         return sum(len(self._prompts.encode(words[1])) + _HEADER_TOKENS for words in fresh)
 
     def _difference(self, sequence: Sequence, prompt: Prompt) -> Difference | None:
-        fed, ids = sequence.fed, prompt.ids
+        fed, ids = sequence.fed, prompt.elements
         at = common_prefix(ids, fed)
         if not len(fed) or at == len(fed):
             return None
-        now = self._prompts.text(int(ids[at])) if at < len(ids) else None
-        return Difference(at, self._prompts.text(int(fed[at])), now)
+        now = self._said(int(ids[at])) if at < len(ids) else None
+        return Difference(at, self._said(int(fed[at])), now)
+
+    def _said(self, element: int) -> str:
+        return self._prompts.text(element) if element >= 0 else NO_IMAGE
 
     def _padded(self, prompt: Prompt) -> int:
         return 0 if self._padding is None else self._padding.filler.count(prompt.ids)
@@ -107,13 +110,14 @@ class Planner:
     def _note(self, job: Job, prompt: Prompt, reply: ReplyIds) -> None:
         """The request has run: what it fed, and where its conversation stands."""
         room = self._limit - len(prompt.ids)
-        fed = np.concatenate([prompt.ids, np.array(reply.ids[:room], np.int32)])
+        fed = np.concatenate([prompt.elements, np.array(reply.ids[:room], np.int32)])
         self._trie.add(fed)
         if self._recurrent:
             self._anchors.add(fed, prompt.positions())
         sequence = self._sequences[job.conversation]
         answer = None if self._live else job.answer or assistant("")
         sequence.fed = fed
+        sequence.pictures = prompt.pictures
         sequence.messages = (*job.messages, *([] if answer is None else [answer]))
         sequence.system_end = max(prompt.positions("system_end"), default=0)
         sequence.stable = max(prompt.positions("stable_user"), default=len(prompt.ids))

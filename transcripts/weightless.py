@@ -12,7 +12,7 @@ backend.prepare()  # before the first import of mlx, which the tokenizer's loade
 
 from ..engine import models  # noqa: E402
 from ..engine.kv_shape import context_limit, layer_kinds, text_config  # noqa: E402
-from ..engine.loader import load_tokenizer  # noqa: E402
+from ..engine.loader import image_reader_of, load_tokenizer  # noqa: E402
 from ..engine.models import ModelFolder  # noqa: E402
 from ..engine.prompts import PromptRenderer  # noqa: E402
 from ..engine.template_files import resolve as resolve_template  # noqa: E402
@@ -24,12 +24,13 @@ from .settings import Settings  # noqa: E402
 
 @dataclass(frozen=True)
 class Weightless:
-    """The planner, and what to say of its model. `limit`: most positions of prompt and answer."""
+    """The planner, and what to say of its model. `limit`: most positions of prompt and answer; `sees`: pictures."""
 
     planner: Planner
     name: str
     template: str
     limit: int
+    sees: bool
 
     @classmethod
     def load(cls, model: str, template: str | None, settings: Settings) -> Weightless:
@@ -37,16 +38,16 @@ class Weightless:
         folder = _folder(model)
         tokenizer, config = load_tokenizer(folder)
         source, label = resolve_template(template, tokenizer)
-        prompts = Prompts(
-            PromptRenderer(tokenizer, source, label), tokenizer, settings.thinking, date.today().isoformat()
-        )
+        reader = image_reader_of(folder, config, tokenizer)
+        renderer = PromptRenderer(tokenizer, source, label, images=reader)
+        prompts = Prompts(renderer, tokenizer, settings.thinking, date.today().isoformat())
         text = text_config(config)
         layers = text.get("num_hidden_layers")
         recurrent = isinstance(layers, int) and "recurrent" in layer_kinds(text, layers)
         limit = min(context_limit(config), settings.max_context or context_limit(config))
         padding = padding_of(prompts) if settings.pad else None
         planner = Planner(prompts, limit, recurrent=recurrent, padding=padding)
-        return cls(planner, folder.name, label, limit)
+        return cls(planner, folder.name, label, limit, reader is not None and reader.works)
 
 
 def _folder(model: str) -> ModelFolder:

@@ -103,7 +103,7 @@ def test_supported_agrees_with_mlx_lm() -> None:
     from mlx_lm.utils import MODEL_REMAPPING, _get_classes
 
     for name, target in MODEL_REMAPPING.items():
-        assert guard._remapped(name) == target
+        assert guard._remapped("mlx_lm", name) == target
     for name in (*MODEL_REMAPPING, *(file.stem for file in Path(mlx_lm.__file__).parent.glob("models/*.py"))):
         assert guard.is_supported(name) == _imports(name, _get_classes), name
 

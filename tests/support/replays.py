@@ -60,7 +60,7 @@ def run(
         del os.environ["MLXCHAT_TEST_CALL_LOG"]
     try:
         replay = Replay(engine, settings or Settings())
-        planned = list(replay.plan(jobs_of(transcript, supplied or Supplied(), limit)))
+        planned = list(replay.plan(jobs_of(transcript, supplied or Supplied(), limit, pictures=engine.info.vision)))
         numbers = frozenset(one.job.number for one in planned) if compare else frozenset[int]()
         rows = []
         for row in replay.run(planned, numbers):

@@ -221,7 +221,7 @@ class Rig:
         real = loop.cuts
         host = self._uncached
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "cuts", lambda n, marks: sorted({*real(n, marks), *({position} - {0})}))
+            patch.setattr(loop, "cuts", lambda n, marks, **more: sorted({*real(n, marks, **more), *({position} - {0})}))
             request = Request(next(_numbers), "uncached", messages, options)
             host.hear(_asked(host.engine, request), said)
         return [call for call in host.calls if call.start >= position]

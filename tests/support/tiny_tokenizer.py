@@ -112,10 +112,15 @@ def template_text(family: Family) -> str:
 
 def build(folder: Path, family: Family, vocab_size: int = 640) -> Path:
     """Write tokenizer.json, tokenizer_config.json and chat_template.jinja; ids stay below `vocab_size`."""
+    return write(folder, _tokenizer_json(family, vocab_size), _config(family), template_text(family))
+
+
+def write(folder: Path, tokenizer: str, config: dict[str, Any], template: str) -> Path:
+    """The three files of a tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_text(_tokenizer_json(family, vocab_size), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(_config(family), ensure_ascii=False), encoding="utf-8")
-    (folder / "chat_template.jinja").write_text(template_text(family), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     return folder
 
 
@@ -153,6 +158,11 @@ def _config(family: Family) -> dict[str, Any]:
 @cache
 def _tokenizer_json(family: Family, vocab_size: int) -> str:
     special, other, _, _ = _WORDS[family]
+    return tokenizer_json(special, other, vocab_size)
+
+
+def tokenizer_json(special: tuple[str, ...], other: tuple[str, ...], vocab_size: int) -> str:
+    """tokenizer.json of a byte-level BPE whose last ids are these control tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -165,5 +175,5 @@ def _tokenizer_json(family: Family, vocab_size: int) -> str:
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in other])
     if tokenizer.get_vocab_size() > vocab_size:
-        raise ValueError(f"{family} needs more than {vocab_size} ids")
+        raise ValueError(f"{special} need more than {vocab_size} ids")
     return str(tokenizer.to_str())

@@ -1,0 +1,67 @@
+"""What a model's vision tower made of a picture, as records of the store: evicted, checked and bounded like KV."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import mlx.core as mx
+import numpy as np
+
+from .index import Entry
+from .keys import Place
+from .layers import DTYPE_NAMES, DTYPES, Bytes, host_view
+from .records import TensorSpec
+from .store import Store
+
+GROUP: Final = "vision"
+
+
+class PictureRecords:
+    """The pictures of one namespace. A picture's place is its digest, below a key that no block of ids has.
+
+    Engine thread only. Nothing here raises: what can't be written or read is a miss.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._parent = hashlib.sha256(b"pictures" + store.namespace).digest()
+
+    def put(self, digest: bytes, arrays: Sequence[mx.array]) -> None:
+        """Keep a picture's arrays, evaluated ones. digest: 32 bytes."""
+        place = self._place(digest)
+        if not self._store.accepts or self._store.contains(place, GROUP):
+            return
+        tensors = [TensorSpec(str(i), DTYPE_NAMES[array.dtype], tuple(array.shape)) for i, array in enumerate(arrays)]
+        payload = [host_view(array).tobytes() for array in arrays]
+        self._store.submit(place, GROUP, place.length, place.length, tensors, payload, wait=True)
+
+    def get(self, digest: bytes) -> list[mx.array] | None:
+        """A picture's arrays as they were put, None if there is no good record of them."""
+        place = self._place(digest)
+        match = self._store.block(place.parent, place.elements)
+        entry = match.groups.get(GROUP) if match is not None else None
+        if entry is None:
+            return None
+        arrays, views = _empty(entry)
+
+        def copy(tensors: dict[str, memoryview]) -> None:
+            for name, view in views.items():
+                view[:] = np.frombuffer(tensors[name], np.uint8)
+
+        if self._store.read([(entry, copy)]):
+            return None
+        self._store.touch([place])
+        return arrays
+
+    def _place(self, digest: bytes) -> Place:
+        return Place(self._parent, digest)
+
+
+def _empty(entry: Entry) -> tuple[list[mx.array], dict[str, Bytes]]:
+    """Arrays as the record's tensors are, and writable views of their bytes by the tensors' names."""
+    specs = entry.header.tensors
+    arrays = [mx.zeros(spec.shape, DTYPES[spec.dtype]) for spec in specs]
+    mx.eval(arrays)
+    return arrays, {s.name: np.frombuffer(host_view(a), np.uint8) for s, a in zip(specs, arrays, strict=True)}
