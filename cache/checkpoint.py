@@ -18,13 +18,16 @@ class Checkpointer:
     """Writes one live sequence's KV. Engine thread only; every array it reads must have been evaluated.
 
     `bytes_written` counts what was handed to the writer. A record that the store already has, or can't take,
-    costs nothing and is no error: reuse is shorter, the answer is the same.
+    costs nothing and is no error: reuse is shorter, the answer is the same. `holes` are the numbers of blocks that
+    were not taken, because the queue was full or the disk is left alone. `user` is the conversation's name.
     """
 
-    def __init__(self, store: Store, live: LiveCache) -> None:
+    def __init__(self, store: Store, live: LiveCache, user: str = "") -> None:
         self._store = store
         self._live = live
+        self._user = user
         self.bytes_written = 0
+        self.holes: set[int] = set()
 
     def blocks(self, start: int, end: int, *, wait: bool) -> None:
         """Submit every block whose last row lies in (start, end]. Prefill may `wait` for the queue, decode never."""
@@ -41,7 +44,7 @@ class Checkpointer:
         layout = self._live.layout.states
         assert layout is not None
         place = self._place(held.position)
-        if not self._store.accepts or self._store.contains(place, layout.name):
+        if not self._store.accepts or self._store.contains(place, layout.name, self._user):
             return
         tensors, payload = [], []
         for leaf, arrays in zip(layout.leaves, held.arrays, strict=True):
@@ -54,14 +57,19 @@ class Checkpointer:
 
     def _rows(self, start: int, end: int, wait: bool) -> None:
         if not self._store.accepts:  # before the copy, not after it
+            self._note_hole(end)
             return
         place = self._place(end)
         for group in self._live.layout.rows:
             # When a sequence is parked, its window may begin inside this block: the rows there are still count.
             first = max(start, self._live.first_row(group))
-            if first < end and not self._store.contains(place, group.name):
+            if first < end and not self._store.contains(place, group.name, self._user):
                 tensors, payload = self._gather(group, first, end)
-                self._submit(place, group.name, end, first, tensors, payload, wait)
+                self._submit(place, group.name, end, first, tensors, payload, wait, _urgency(group, wait))
+
+    def _note_hole(self, end: int) -> None:
+        if end % BLOCK == 0:
+            self.holes.add(end // BLOCK - 1)
 
     def _gather(self, group: RowGroup, start: int, end: int) -> tuple[list[TensorSpec], list[memoryview]]:
         """Rows [start, end) of every leaf in one host buffer, layer after layer: one copy, one write."""
@@ -94,7 +102,19 @@ class Checkpointer:
         tensors: list[TensorSpec],
         payload: Sequence[Buffer],
         wait: bool,
+        urgency: int = 2,
     ) -> None:
-        outcome = self._store.submit(place, group, position, row_start, tensors, payload, wait=wait)
+        outcome = self._store.submit(
+            place, group, position, row_start, tensors, payload, wait=wait, priority=urgency, user=self._user
+        )
         if outcome == "queued":
             self.bytes_written += sum(spec.nbytes for spec in tensors)
+        elif outcome in ("full", "off"):
+            self._note_hole(position)
+
+
+def _urgency(group: RowGroup, wait: bool) -> int:
+    """What makes room for what in a full queue: local blocks of decode for its global ones, neither for a prompt's."""
+    if wait:
+        return 2
+    return 1 if group.window is None else 0

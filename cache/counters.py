@@ -16,6 +16,8 @@ class Counters:
     bytes_read: int = 0
     evictions: int = 0
     errors: int = 0
+    expired: int = 0
+    damaged: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
 
@@ -32,6 +34,11 @@ class StoreStats:
     dropped                  records not kept, by reason: full, displaced, too_large, no_room, off, cooling,
                              write_error, read_error, bad_record
     errors                   system calls that failed
+    expired                  records deleted because nobody had needed them for the time to live
+    damaged                  records of a kept file that were put aside when it was opened
+    is_kept                  whether the file outlives the program
+    budget_bytes, queue_limit_bytes   the most that file_bytes and queue_bytes may be
+    cooling                  whether the disk is left alone for a while after an error, or the writer is gone
     """
 
     records: int
@@ -48,3 +55,14 @@ class StoreStats:
     evictions: int
     dropped: Mapping[str, int]
     errors: int
+    expired: int
+    damaged: int
+    is_kept: bool
+    budget_bytes: int
+    queue_limit_bytes: int
+    cooling: bool
+
+    @property
+    def fragmentation(self) -> float:
+        """The share of the file that is holes, 0 to 1."""
+        return self.free_bytes / self.file_bytes if self.file_bytes else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
 from collections.abc import Sequence
@@ -31,6 +32,23 @@ class FileSystem:
         Path(name).unlink()
         return descriptor
 
+    def open_kept(self, path: Path) -> int:
+        """A descriptor of the file of that name, made if need be, its owner's only, locked for this program alone.
+
+        BlockingIOError if another program has it.
+        """
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_same(descriptor, path):
+                    os.fchmod(descriptor, 0o600)
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # removed or replaced between the two calls: once more
+
     def pwritev(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
         """Write what can be written of `buffers` at `offset`; the number of bytes written."""
         if hasattr(os, "pwritev"):
@@ -54,5 +72,13 @@ class FileSystem:
         return os.fstat(descriptor).st_size
 
     def close(self, descriptor: int) -> None:
-        """Close it; a file without a name is gone then."""
+        """Close it; a file without a name is gone then, a kept one is free for other programs."""
         os.close(descriptor)
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        named, opened = path.stat(), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

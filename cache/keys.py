@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 BLOCK: Final = 256
 """Token positions in a block; blocks start at multiples of it."""
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Part of every namespace: records of another version are never found."""
 
 KEY_BYTES: Final = 32

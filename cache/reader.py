@@ -14,7 +14,7 @@ from typing import Final
 
 from .counters import Counters
 from .index import Entry, Index
-from .records import BadRecord, decode, head_checksum, record_head, stored_checksum
+from .records import BadRecord, checksum_so_far, decode, record_head, stored_checksum
 from .scratch import Extent, ScratchFile
 
 RUN_BYTES: Final = 16 * 1024 * 1024
@@ -115,7 +115,7 @@ class Reader:
         head = self._read(extent.offset, len(expected))
         if head != expected:
             raise BadRecord("another record stands in its place")
-        checksum, offset = head_checksum(head), extent.offset + len(head)
+        checksum, offset = checksum_so_far(head), extent.offset + len(head)
         for spec in entry.header.tensors:
             tensor = self._read(offset, spec.nbytes)
             checksum, offset = zlib.crc32(tensor, checksum), offset + spec.nbytes

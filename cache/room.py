@@ -21,14 +21,13 @@ class Room:
     def make(self, entry: Entry) -> Extent | None:
         """An extent for a pending entry, evicting the least recently used until it fits.
 
-        Spared: pinned entries, and what stands at the entry's place and on the chain before it, without which it
-        would be useless. None, with nothing evicted, if it can't fit beside those. OSError if the file can't grow.
+        Spared: pinned entries, and what the entry's place needs before it, without which it would be useless. None,
+        with nothing evicted, if it can't fit beside those. OSError if the file can't grow.
         """
         extent = self.scratch.allocate(entry.nbytes, self.budget)
         if extent is not None:
             return extent
-        places = self.index.chain(entry.header.place)
-        spared = {kept for place in places for kept in self.index.groups(place).values()}
+        spared = set(self.index.needed(entry.header.place))
         if not self._can_fit(entry.nbytes, spared):
             return None
         for victim in self.index.victims(spared):
@@ -60,7 +59,7 @@ class Room:
         self.index.remove(victim)
         self.counters.evictions += 1
 
-    def stats(self, queue_bytes: int) -> StoreStats:
+    def stats(self, queue_bytes: int, queue_limit: int, *, cooling: bool, is_kept: bool) -> StoreStats:
         """A snapshot of all counters."""
         counted, free = self.counters, self.scratch.free_extents()
         return StoreStats(
@@ -78,6 +77,12 @@ class Room:
             evictions=counted.evictions,
             dropped=dict(counted.dropped),
             errors=counted.errors,
+            expired=counted.expired,
+            damaged=counted.damaged,
+            is_kept=is_kept,
+            budget_bytes=self.budget,
+            queue_limit_bytes=queue_limit,
+            cooling=cooling,
         )
 
     def check(self, in_flight: Sequence[Extent]) -> None:

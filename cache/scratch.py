@@ -1,4 +1,8 @@
-"""The scratch file: one nameless file, cut into extents, with its free space known and given back.
+"""The scratch file: one file, as a rule nameless, cut into extents, with its free space known and given back.
+
+A *kept* file has a name and is looked through for records by a later program. So in it a record's first bytes are
+written last, and blanked before its extent is free: whatever moment the program is killed at, what looks like a record
+is one.
 
 `allocate`, `free` and `check` change or read the free list: the caller holds the store's lock. `write` and `read_into`
 touch only the descriptor and may run beside them, on extents that the caller keeps from being freed.
@@ -8,16 +12,19 @@ from __future__ import annotations
 
 import errno
 import os
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..errors import CacheTrouble
 from .files import FileSystem
 from .records import Buffer, byte_view
 
 _MOST_BUFFERS: Final = 512
 _MOST_BYTES: Final = 1 << 30
+_BLANKED: Final = 64
+_ERASED_AT_ONCE: Final = 1 << 20
 
 
 class Extent(NamedTuple):
@@ -33,15 +40,43 @@ class Extent(NamedTuple):
 
 
 class ScratchFile:
-    """Extents in a file that vanishes with its descriptor. OSError if `directory` can't hold it."""
+    """Extents in a file that vanishes with its descriptor, or in the one that `kept` is the descriptor of.
 
-    def __init__(self, directory: Path, files: FileSystem | None = None) -> None:
+    OSError if `directory` can't hold it. `tainted`: a freed record could not be blanked, so the file must not be kept.
+    """
+
+    def __init__(self, directory: Path, files: FileSystem | None = None, kept: int | None = None) -> None:
         self._files = files or FileSystem()
-        self._descriptor: int | None = self._files.open_unlinked(directory)
-        self.length = 0
-        self.peak = 0
+        self._is_kept = kept is not None
+        self._descriptor: int | None = self._files.open_unlinked(directory) if kept is None else kept
+        self.length = 0 if kept is None else self._files.size(kept)
+        self.peak = self.length
+        self.tainted = False
         self._free: list[Extent] = []
         self._by_length: list[tuple[int, int]] = []
+        if self.length:
+            self._insert(Extent(0, self.length))
+
+    @classmethod
+    def nameless(cls, directory: Path, files: FileSystem | None = None) -> ScratchFile:
+        """One that vanishes with its descriptor; CacheTrouble if `directory` can't be made, or can't hold it."""
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return cls(directory, files)
+        except OSError as error:
+            raise CacheTrouble(
+                f"can't keep a KV cache in {directory}: {error.strerror or error}",
+                "name another folder with --cache-dir, or chat with --no-cache",
+            ) from error
+
+    def adopt(self, extent: Extent) -> None:
+        """Take an extent out of the free space, which a kept file is full of before its records are known."""
+        around = self._free[bisect_right(self._free, (extent.offset, self.length)) - 1]
+        self._remove(around)
+        if around.offset < extent.offset:
+            self._insert(Extent(around.offset, extent.offset - around.offset))
+        if extent.end < around.end:
+            self._insert(Extent(extent.end, around.end - extent.end))
 
     def allocate(self, length: int, limit: int) -> Extent | None:
         """An extent of `length` > 0 bytes: the tightest free one, else at the file's end.
@@ -71,6 +106,8 @@ class ScratchFile:
 
         Never raises for the disk: space that could not be given back stays free and is given back with the next.
         """
+        if self._is_kept:
+            self._blank(extent.offset, min(extent.length, _BLANKED))
         at = bisect_left(self._free, extent)
         offset, end = extent.offset, extent.end
         if at < len(self._free) and self._free[at].offset == end:
@@ -81,6 +118,20 @@ class ScratchFile:
             self._remove(self._free[at - 1])
         self._insert(Extent(offset, end - offset))
         self.give_back()
+
+    def erase(self, extent: Extent) -> None:
+        """Overwrite the whole of it, where the file outlives the program; as `free`, it never raises for the disk."""
+        if self._is_kept:
+            self._blank(extent.offset, extent.length)
+
+    def _blank(self, offset: int, length: int) -> None:
+        zeros = memoryview(bytes(min(length, _ERASED_AT_ONCE)))
+        end = offset + length
+        try:
+            while offset < end:
+                offset += self._files.pwritev(self._handle(), [zeros[: end - offset]], offset)
+        except OSError:
+            self.tainted = True
 
     def give_back(self) -> None:
         """Shrink the file by the free space at its end, as `free` does; again, where the disk refused before."""
@@ -111,8 +162,12 @@ class ScratchFile:
         waiting = [view for view in map(byte_view, buffers) if view.nbytes]
         if sum(view.nbytes for view in waiting) != extent.length:
             raise ValueError("buffers that don't fill their extent")
+        first = 1 if self._is_kept else 0
+        self._fill(extent.offset + sum(view.nbytes for view in waiting[:first]), waiting[first:])
+        self._fill(extent.offset, waiting[:first])
+
+    def _fill(self, offset: int, waiting: list[memoryview]) -> None:
         waiting.reverse()
-        offset = extent.offset
         while waiting:
             written = self._files.pwritev(self._handle(), _next_call(waiting), offset)
             if written <= 0:
@@ -135,7 +190,7 @@ class ScratchFile:
         return self._descriptor
 
     def close(self) -> None:
-        """Close the file, which ends it. Safe to call twice."""
+        """Close the file, which ends one without a name. Safe to call twice."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self._files.close(descriptor)

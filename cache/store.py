@@ -13,15 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from ..errors import CacheTrouble
+from . import forks
 from .counters import Counters, StoreStats
 from .files import FileSystem
 from .index import Entry, Index
+from .keeping import Keeping
+from .kept import KeptFile
 from .keys import Ids, Place
 from .lookup import Match as Match
 from .lookup import match_exactly, matches_below
 from .reader import Job, Reader
-from .records import BadRecord, Buffer, RecordHeader, TensorSpec, payload_views
+from .recall import Recall
+from .records import Buffer, RecordHeader, TensorSpec, payload_views
 from .room import Room
 from .scratch import ScratchFile
 from .writer import Report, Writer
@@ -35,6 +38,10 @@ class Store:
 
     `on_trouble` gets one line, once for each kind of trouble, from any thread. CacheTrouble if the directory can't be
     used.
+
+    kept      the file to use instead, which outlives the program; this store closes it
+    reaches   for each group of layers that doesn't need every block before a position: how many positions it needs
+    now       seconds since 1970, by which idle records are known
     """
 
     def __init__(
@@ -46,24 +53,24 @@ class Store:
         on_trouble: Report,
         files: FileSystem | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        kept: KeptFile | None = None,
+        reaches: Mapping[str, int] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._scratch = ScratchFile(directory, files)
-        except OSError as error:
-            raise CacheTrouble(
-                f"can't keep a KV cache in {directory}: {error.strerror or error}",
-                "name another folder with --cache-dir, or chat with --no-cache",
-            ) from error
+        self._scratch = kept.scratch() if kept is not None else ScratchFile.nameless(directory, files)
         self.namespace = namespace
-        self._on_trouble = on_trouble
-        self._read_trouble_told = False
-        self._counters = Counters()
-        self._index = Index(self._scratch.free)
+        self._counters = Counters(damaged=kept.damaged if kept is not None else 0)
+        self._index = Index(self._scratch.free, reaches, now, self._scratch.erase)
         self._room = Room(self._index, self._scratch, self._counters, budget_bytes)
         self._writer = Writer(self._room, queue_bytes, on_trouble, clock)
         self._reader = Reader(self._index, self._scratch, self._counters)
+        self._recall = Recall(self._reader, self._index, self._counters, on_trouble)
+        self._keeping = Keeping(kept, self._room) if kept is not None else None
         self._closed = False
+        if self._keeping is not None:
+            self._keeping.adopt()
+        forks.own(self)
         self._writer.start()
         self._reader.start()
 
@@ -71,6 +78,11 @@ class Store:
     def lock(self) -> threading.RLock:
         """Held by the planner from its first lookup until it has pinned what it plans with."""
         return self._index.lock
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the records outlive the program."""
+        return self._keeping is not None
 
     @property
     def accepts(self) -> bool:
@@ -92,10 +104,12 @@ class Store:
         """All places right below a block edge: their elements, and what is stored there. Only under `lock`."""
         return self._index.children(parent)
 
-    def contains(self, place: Place, group: str) -> bool:
-        """Whether a record of the group is at the place, waiting or written."""
+    def contains(self, place: Place, group: str, user: str = "") -> bool:
+        """Whether a record of the group is at the place, waiting or written. If so, the conversation uses it."""
         with self._index.lock:
-            return group in self._index.groups(place)
+            entry = self._index.groups(place).get(group)
+            self._index.use(user, [entry] if entry is not None else [])
+            return entry is not None
 
     def submit(
         self,
@@ -108,14 +122,16 @@ class Store:
         *,
         wait: bool,
         priority: int = 0,
+        user: str = "",
     ) -> Submitted:
         """Queue rows [row_start, position) of a group; the buffers must stay as they are until written.
 
         "present": there already (and now the last to be evicted, with its chain). With `wait` it may wait for room in
         the queue; without, waiting records of lower `priority` make room or the answer is "full". "too_large" and
-        "off" say why it is not kept. ValueError if sizes and positions contradict each other.
+        "off" say why it is not kept. `user` is the conversation that uses it from now on. ValueError if sizes and
+        positions contradict each other.
         """
-        header = RecordHeader(self.namespace, group, place, position, row_start, tuple(tensors))
+        header = RecordHeader(self.namespace, group, place, position, row_start, tuple(tensors), user)
         views = tuple(payload_views(header, payload))
         with self._index.lock:
             self._index.link(place)
@@ -126,8 +142,8 @@ class Store:
             if answer == "queued" and self._is_present(header):
                 return "present"
             if answer == "queued":
-                self._replace(header)
-                entry = Entry(header, views, priority)
+                entry = Entry(header, views, priority, users={user} if user else set())
+                self._replace(entry)
                 self._index.insert(entry)
                 self._writer.put(entry)
             else:
@@ -140,12 +156,15 @@ class Store:
         there = self._index.groups(header.place).get(header.group)
         if there is None or there.header.row_start > header.row_start:
             return False
+        self._index.use(header.user, [there])
         self._index.touch([header.place])
         return True
 
-    def _replace(self, header: RecordHeader) -> None:
-        there = self._index.groups(header.place).get(header.group)
+    def _replace(self, entry: Entry) -> None:
+        """One with fewer rows goes; who used it uses the new one."""
+        there = self._index.groups(entry.header.place).get(entry.header.group)
         if there is not None:
+            entry.users |= there.users
             self._index.remove(there)
 
     def pin(self, entries: Iterable[Entry]) -> None:
@@ -177,28 +196,17 @@ class Store:
         if self._closed:
             return [entry for entry, _ in jobs]
         with self.pinned([entry for entry, _ in jobs]):
-            batch = self._reader.read(jobs)
-            for entry, why in batch.failed:
-                self._lose(entry, why)
-        if batch.raised is not None:
-            raise batch.raised
-        return [entry for entry, _ in batch.failed]
+            return self._recall.read(jobs)
 
-    def _lose(self, entry: Entry, why: Exception) -> None:
-        with self._index.lock:
-            if entry.live:
-                self._counters.dropped["bad_record" if isinstance(why, BadRecord) else "read_error"] += 1
-            if isinstance(why, OSError):
-                self._counters.errors += 1
-            self._index.remove(entry)
-            told, self._read_trouble_told = self._read_trouble_told, True
-        if not told:
-            self._on_trouble(f"KV cache: a checkpoint can't be used ({why}); that part is prefilled again")
+    def touch(self, places: Iterable[Place], entries: Iterable[Entry] = (), user: str = "") -> None:
+        """What these places need, and these entries, is evicted last, of one chain the suffix before the prefix.
 
-    def touch(self, places: Iterable[Place]) -> None:
-        """These and the chains they stand on are evicted last, of one chain the suffix before the prefix."""
+        `user` is the conversation that uses the entries.
+        """
         with self._index.lock:
-            self._index.touch(places)
+            entries = list(entries)
+            self._index.use(user, entries)
+            self._index.touch(places, entries)
 
     def demote(self, places: Iterable[Place]) -> None:
         """These and what is stored after them, up to a hole, are evicted first; the suffix before the prefix."""
@@ -213,6 +221,26 @@ class Store:
                 self._index.remove(entry)
             return entry is not None
 
+    def leave(self, user: str) -> int:
+        """The conversation is deleted: delete what only it used; how many records that was."""
+        with self._index.lock:
+            return len(self._index.leave(user))
+
+    def expire(self, seconds: float) -> int:
+        """Delete what nobody has needed for so long, but for what is pinned; how many records that was."""
+        with self._index.lock:
+            idle = self._index.idle(seconds)
+            for entry in idle:
+                self._index.remove(entry)
+            self._counters.expired += len(idle)
+            return len(idle)
+
+    def keep_notes(self) -> None:
+        """Where the records are kept: forget what was deleted elsewhere meanwhile, note who uses what."""
+        if self._keeping is not None and not self._closed:
+            with self._index.lock:
+                self._keeping.note()
+
     def shrink(self, target_bytes: int) -> int:
         """Evict until the file is at most this long, or only pinned records are left; its length in bytes then."""
         with self._index.lock:
@@ -223,22 +251,38 @@ class Store:
         return self._writer.drain(timeout)
 
     def close(self) -> None:
-        """End the threads and the file: nothing is found or kept any more. Safe to call twice."""
+        """End the threads and close the file: nothing is found any more, nor kept without a file for it.
+
+        Safe to call twice.
+        """
         if self._closed:
             return
         self._closed = True
         ended = [self._writer.close(_CLOSE_TIMEOUT_S), self._reader.close(_CLOSE_TIMEOUT_S)]
         with self._index.lock:
+            if self._keeping is not None:
+                self._keeping.end()
             for entry in self._index:
                 self._index.remove(entry)
             # A thread stuck in the disk keeps the descriptor: closed, its number could become another file's.
             if all(ended):
                 self._scratch.close()
 
+    def disown(self) -> None:
+        """In a process forked from this one: hold nothing, write nothing, and leave the file to the parent."""
+        self._index.lock._at_fork_reinit()  # type: ignore[attr-defined]  # whoever held it is not here
+        with self._index.lock:
+            self._closed = True
+            self._scratch.close()  # before anything frees an extent in what is the parent's file
+            self._writer.disown()
+            for entry in self._index:
+                self._index.remove(entry)
+
     def stats(self) -> StoreStats:
         """A snapshot of all counters."""
         with self._index.lock:
-            return self._room.stats(self._writer.queue_bytes)
+            writer = self._writer
+            return self._room.stats(writer.queue_bytes, writer.queue_limit, cooling=writer.is_off, is_kept=self.is_kept)
 
     def check(self) -> None:
         """Raise AssertionError, naming the first, if extents, free list, index, pins or queue contradict each other."""

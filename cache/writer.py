@@ -22,6 +22,7 @@ Report = Callable[[str], None]
 
 FIRST_COOL_DOWN_S: Final = 30.0
 LONGEST_COOL_DOWN_S: Final = 600.0
+PATIENCE_S: Final = 10.0  # for a disk that neither writes nor fails; after it nobody waits until it has written again
 
 
 class Writer:
@@ -45,6 +46,8 @@ class Writer:
         self._clock = clock
         self._told: set[str] = set()
         self._closing = False
+        self._handled = 0
+        self._stalled = False
         self._cool_down = FIRST_COOL_DOWN_S
         self._resume_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="mlxchat-kv-writer", daemon=True)
@@ -64,19 +67,24 @@ class Writer:
     def admit(self, nbytes: int, wait: bool, priority: int) -> Admission:
         """Whether a record may be queued now; the caller holds the lock and then calls `put`.
 
-        With `wait` it waits for room, letting the lock go meanwhile; without, waiting records of lower priority make
-        room, or the answer is "full".
+        With `wait` it waits for room, letting the lock go meanwhile, unless the disk seems to hang; without, waiting
+        records of lower priority make room, or the answer is "full".
         """
         if nbytes > min(self.queue_limit, self._room.budget):
             return "too_large"
         while not self.is_off:
             if self.queue_bytes + nbytes <= self.queue_limit:
                 return "queued"
-            if wait:
-                self.changed.wait()
+            if wait and not self._stalled:
+                self._wait_for_progress()
             elif not self._displace(nbytes, priority):
                 return "full"
         return "off"
+
+    def _wait_for_progress(self) -> None:
+        handled = self._handled
+        moved = self.changed.wait_for(lambda: self._handled != handled or self.is_off, PATIENCE_S)
+        self._stalled = not moved
 
     def _displace(self, nbytes: int, priority: int) -> bool:
         """Drop waiting records of lower priority, the lowest and oldest first, if that makes enough room."""
@@ -133,6 +141,7 @@ class Writer:
         with self.changed:
             self._current = None
             self.queue_bytes -= entry.nbytes
+            self._handled, self._stalled = self._handled + 1, False
             self.changed.notify_all()
         if message:
             self._say("write", message)
@@ -197,6 +206,11 @@ class Writer:
         self._current = None
         self.queue_bytes = 0
         self.changed.notify_all()
+
+    def disown(self) -> None:
+        """In a forked process, which has no such thread: nothing is taken any more."""
+        self._closing = True
+        self._discard("off")
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until the queue is empty; False after `timeout` seconds, or if the thread has died."""

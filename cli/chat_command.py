@@ -150,6 +150,17 @@ def chat(
         int | None,
         _option("--kv-group-size", help="Values that share a scale: 32, 64 or 128.", panel=_CACHE, metavar="N"),
     ] = None,
+    cache_ttl: Annotated[
+        str | None,
+        _option("--cache-ttl", help="Delete KV that nobody has needed for so long.", panel=_CACHE, metavar="AGE"),
+    ] = None,
+    cache_persist: Annotated[
+        bool, _option("--cache-persist", help="Keep the KV cache for later runs, beside the saved chats.", panel=_CACHE)
+    ] = False,
+    cache_tenant: Annotated[
+        str | None,
+        _option("--cache-tenant", help="Share the KV cache with runs of this name only.", panel=_CACHE, metavar="NAME"),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
+from .ages import parse_age
 from .kv_flags import kv_quantization
 from .sampling_settings import read_settings
 from .sizes import parse_size
@@ -53,6 +54,9 @@ class ChatFlags:
     no_ahead: bool = False
     kv_bits: int | None = None
     kv_group_size: int | None = None
+    cache_ttl: str | None = None
+    cache_persist: bool = False
+    cache_tenant: str | None = None
 
     @property
     def machine_output(self) -> bool:
@@ -86,6 +90,8 @@ class ChatFlags:
             ("--turns", "-i", self.turns is not None and bool(self.image)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
+            ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
+            ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
         ):
             if clash:
                 raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
@@ -98,10 +104,17 @@ class ChatFlags:
                 raise UsageError(f"{name} takes a number, not {value}", "see mlxchat --help")
 
     def engine_options(self) -> EngineOptions:
-        """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
+        """What is fixed while the model is loaded. Raises UsageError for a size or an age that is none."""
         budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
         directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
-        cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
+        cache = CacheOptions(
+            enabled=not self.no_cache,
+            directory=directory,
+            budget_bytes=budget,
+            tenant=self.cache_tenant or "",
+            ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
+            persist=self.cache_persist,
+        )
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
             model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
-from ..engine.options import EngineOptions
+from ..engine.options import EngineOptions, RequestOptions
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
@@ -29,6 +29,7 @@ from .streams import Streams, is_terminal
 from .turns import run_turns
 
 if TYPE_CHECKING:
+    from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
@@ -88,9 +89,18 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
-        if flags.turns is None:
-            return run_one_shot(chat, work.messages[0], request_options, output)
-        return run_turns(chat, work.messages, request_options, output)
+        code = _answer(chat, work.messages, flags, request_options, output)
+        if flags.machine_output:
+            output.cache(engine.cache_report())
+        return code
+
+
+def _answer(
+    chat: Chat, messages: list[Message], flags: ChatFlags, request_options: RequestOptions, output: Output
+) -> int:
+    if flags.turns is None:
+        return run_one_shot(chat, messages[0], request_options, output)
+    return run_turns(chat, messages, request_options, output)
 
 
 def _converse(typed: ChatFlags, saved: SavedChat, work: Work, sees: bool, streams: Streams) -> int:

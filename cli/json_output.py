@@ -13,6 +13,7 @@ from .streams import Streams
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
+    from ..engine.cache_report import CacheReport
     from ..engine.engine import EngineInfo
 
 CHAT, TURNS, EVENT, ERROR = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1", "mlxchat.error/1"
@@ -28,6 +29,7 @@ class JsonOutput(Output):
         self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
+        self._cache: dict[str, Any] | None = None
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Keep the names of the model and of the session."""
@@ -45,6 +47,10 @@ class JsonOutput(Output):
         self._results.append(result)
         self._said.clear()
 
+    def cache(self, report: CacheReport) -> None:
+        """Keep it."""
+        self._cache = report.to_json()
+
     def failed(self, error: MlxchatError) -> None:
         """Print the failure, with what was said and the turns before it."""
         failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
@@ -55,9 +61,10 @@ class JsonOutput(Output):
     def finished(self, exit_code: int) -> None:
         """Print the run."""
         if self._turns:
-            write_json(self._streams, turns_object(self._results, self._model, self._session_id))
+            whole = turns_object(self._results, self._model, self._session_id)
         else:
-            write_json(self._streams, self._object(self._results[0]))
+            whole = self._object(self._results[0])
+        write_json(self._streams, {**whole, "cache": self._cache})
 
     def _object(self, result: TurnResult) -> dict[str, Any]:
         return chat_object(result, self._model, self._session_id)
@@ -72,6 +79,7 @@ class JsonlOutput(Output):
         self._turn = 0
         self._said: list[str] = []
         self._requests: list[RequestStats] = []
+        self._cache: dict[str, Any] | None = None
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Print `session`."""
@@ -98,6 +106,10 @@ class JsonlOutput(Output):
         self._said.clear()
         self._print("turn", turn=self._turn, **turn_fields(result))
 
+    def cache(self, report: CacheReport) -> None:
+        """Keep it for `done`."""
+        self._cache = report.to_json()
+
     def failed(self, error: MlxchatError) -> None:
         """Print `error` and `done`."""
         self._print("error", error=error_object(error), text="".join(self._said))
@@ -105,7 +117,7 @@ class JsonlOutput(Output):
 
     def finished(self, exit_code: int) -> None:
         """Print `done`."""
-        self._print("done", exit_code=exit_code, turns=self._turn, stats=total(self._requests))
+        self._print("done", exit_code=exit_code, turns=self._turn, stats=total(self._requests), cache=self._cache)
 
     def _print(self, kind: str, **fields: Any) -> None:
         write_json(self._streams, {"schema": EVENT, "seq": self._seq, "type": kind, **fields})

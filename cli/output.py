@@ -10,6 +10,7 @@ from ..errors import MlxchatError
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
+    from ..engine.cache_report import CacheReport
     from ..engine.engine import EngineInfo
 
 
@@ -27,6 +28,9 @@ class Output(ABC):
     @abstractmethod
     def turn(self, result: TurnResult) -> None:
         """A turn ended and was kept. Not called for one that failed."""
+
+    def cache(self, report: CacheReport) -> None:  # noqa: B027  # only programs are told unasked
+        """The engine is about to close: what its KV cache held and did."""
 
     @abstractmethod
     def failed(self, error: MlxchatError) -> None:

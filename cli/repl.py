@@ -13,6 +13,7 @@ from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .ahead import WorkAhead
 from .attachments import Attachments
+from .cache_lines import cache_lines
 from .failures import lines
 from .interrupts import stopping
 from .plain_output import PlainOutput
@@ -69,6 +70,7 @@ class Repl:
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/stats": self._stats,
+            "/cache": self._cache,
             "/retry": self._retry,
             "/undo": self._undo,
             "/image": self._image,
@@ -217,6 +219,15 @@ class Repl:
                 f"chat     {len(self._requests)} answers, prompts of {sums['prompt_tokens']:,} tokens, "
                 f"{sums['cached_tokens']:,} of them reused"
             )
+
+    def _cache(self, _: str) -> None:
+        try:
+            report = self._chat.cache_report()
+        except MlxchatError as error:
+            self._explain(error)
+            return
+        for line in cache_lines(report):
+            self._streams.note(line)
 
     def _explain(self, error: MlxchatError) -> None:
         for line in lines(error):

@@ -11,6 +11,7 @@ from ..errors import UsageError
 COMMANDS = {
     "/help": "what can be typed here",
     "/stats": "the numbers of the last answer and of the whole chat",
+    "/cache": "what the KV cache holds, what it reused, and why not more",
     "/retry": "answer the last message again",
     "/undo": "take the last message and its answer back, to change it",
     "/image": "a picture for the next message: a path or URL; alone: what goes with it",

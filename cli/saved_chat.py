@@ -136,7 +136,7 @@ def _resumed(
     elif not flags.no_save:
         recorder = SessionRecorder(store.folder, settings, streams.notice, said, forked_from=saved.id)
     history, lost = without_lost([_as_said_here(entry, settings.model, store) for entry in said])
-    _tell(saved, history, settings, recorder, streams)
+    _tell(saved, history, settings, recorder, streams, flags.cache_persist)
     for line in lost:
         streams.note(line)
     ended = saved.conversation[len(conversation) :]
@@ -156,10 +156,12 @@ def _tell(
     settings: SessionSettings,
     recorder: SessionRecorder | None,
     streams: Streams,
+    persist: bool,
 ) -> None:
     """What goes on, and what reading it again will cost."""
     title = saved.title if len(saved.title) <= _TITLE_LENGTH else f"{saved.title[:_TITLE_LENGTH]}…"
-    parts = [f"{len(history)} message{'s' * (len(history) != 1)}", f"about {saved.tokens:,} tokens to prefill"]
+    cost = f"about {saved.tokens:,} tokens{' less those in the kept cache' if persist else ''} to prefill"
+    parts = [f"{len(history)} message{'s' * (len(history) != 1)}", cost]
     if recorder is not None and recorder.session_id != saved.id:
         parts.append(f"in the copy {recorder.session_id}")
     if settings.model != saved.settings.model:

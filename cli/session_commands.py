@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,13 +92,39 @@ def rm_command(
         before = time.time() - parse_age(older_than)
         paths = [path for path in paths if updated(path) < before]
     gone = store.remove(list(dict.fromkeys(paths)))
+    records = _forget(gone.removed, streams)
     if json_output:
-        _print(streams, "sessions-rm", removed=list(gone.removed), open=list(gone.busy), images=gone.images)
+        _print(
+            streams,
+            "sessions-rm",
+            removed=list(gone.removed),
+            open=list(gone.busy),
+            images=gone.images,
+            kept_records=records,
+        )
     else:
         streams.note(f"removed {_count(len(gone.removed), 'chat')}" + _pictures(gone.images))
     for busy in gone.busy:
         streams.note(f"{busy} is open in another program, and stays")
     return 1 if gone.busy else 0
+
+
+def _forget(removed: Sequence[str], streams: Streams) -> int:
+    """Delete what a kept KV cache holds of removed chats alone; how many records that was."""
+    from ..engine.folders import kept_dirs
+
+    folders = [folder for folder in kept_dirs() if folder.is_dir()]
+    if not folders:
+        return 0
+    from ..cache.kept_folder import forget
+
+    records = 0
+    for folder in folders:
+        try:
+            records += sum(forget(folder, session) for session in removed)
+        except OSError as error:
+            streams.note(f"the kept KV cache in {folder} can't be changed: {error.strerror}; remove the folder by hand")
+    return records
 
 
 @app.command("rename")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 
 from .ahead import AheadRequest
+from .cache_report import CacheReport
 from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
@@ -54,15 +55,24 @@ class Chat:
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
-        self._begin()
         self._day = date.today().isoformat()
         self._recorder.cleared()
+        self._begin()
 
     def _begin(self) -> None:
         self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
         self.requests: list[RequestStats] = []
         self._ahead = AheadRequest(0, "", (), RequestOptions())  # none yet
-        self._name = uuid.uuid4().hex
+        self._name = self._recorder.session_id or uuid.uuid4().hex
+
+    @property
+    def name(self) -> str:
+        """What the engine and the KV cache call this conversation."""
+        return self._name
+
+    def cache_report(self) -> CacheReport:
+        """What the engine's KV cache holds and has done so far."""
+        return self._engine.cache_report()
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
         """Append `message` (a user's or a tool's), run the model, and append its answer, a partial one too."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import cast
 
 from ..errors import EngineFailed
 from . import backend
@@ -17,6 +18,7 @@ from .switches import Switches
 backend.prepare()  # the BLAS is chosen once, before the first import of mlx, which the next two lines bring
 
 from .ahead import AheadRequest  # noqa: E402
+from .cache_report import CacheReport as CacheReport  # noqa: E402
 from .request import Request  # noqa: E402
 from .setup import EngineInfo as EngineInfo  # noqa: E402
 from .setup import Machinery, build, release_streams  # noqa: E402
@@ -85,6 +87,17 @@ class Engine:
         self._inbox.put(task)
         return task.result.result()
 
+    def forget(self, conversation: str) -> int:
+        """Delete a conversation's KV, in memory and on disk, but for what others use; how many records that was.
+
+        Waits for its running request, if there is one, to be stopped. EngineFailed once the engine is closed.
+        """
+        return cast(int, self.call(lambda machinery: machinery.loop.forget(conversation)))
+
+    def cache_report(self) -> CacheReport:
+        """What the KV cache holds and has done so far. EngineFailed once the engine is closed."""
+        return cast(CacheReport, self.call(lambda machinery: machinery.cache_report()))
+
     def close(self) -> None:
         """End the running request as if it were stopped, free the model and the cache file, end the thread."""
         if not self._closed:
@@ -111,9 +124,12 @@ class Engine:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""
         while True:
             try:
-                item = self._inbox.get(block=not machinery.loop.busy)
+                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.tick_s)
             except queue.Empty:
-                return True
+                if machinery.loop.busy:
+                    return True
+                machinery.loop.idle()
+                continue
             if item is None:
                 return False
             if isinstance(item, Request):

@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 
 _APP = "mlxchat"
+_PLACES = "places"
 
 
 def _home() -> Path | None:
@@ -37,6 +38,34 @@ def cache_dir() -> Path:
     """The KV scratch file: XDG_CACHE_HOME or the platform's cache folder."""
     home = _home()
     return home / "cache" if home else Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+
+
+def kept_cache_dir() -> Path:
+    """KV caches that --cache-persist keeps: beside the saved chats."""
+    return data_dir() / "kv"
+
+
+def note_kept_dir(directory: Path) -> None:
+    """Remember a folder of kept caches elsewhere, so that what is deleted of a chat is deleted there too."""
+    places = kept_cache_dir() / _PLACES
+    known = kept_dirs()
+    if directory.absolute() in known:
+        return
+    try:
+        places.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(places, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+            file.write(f"{directory.absolute()}\n")
+    except OSError:
+        pass  # the chat goes on; the folder is found again as long as the same --cache-dir is given
+
+
+def kept_dirs() -> list[Path]:
+    """Every folder that kept caches were put into: the usual one, and those named with --cache-dir."""
+    try:
+        lines = (kept_cache_dir() / _PLACES).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    return list(dict.fromkeys([kept_cache_dir().absolute(), *(Path(line) for line in lines if line.strip())]))
 
 
 def models_dir() -> Path:

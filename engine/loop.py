@@ -12,9 +12,11 @@ import numpy as np
 from ..cache.live import LiveCache
 from ..errors import EngineFailed, MlxchatError
 from .ahead import AheadRequest
+from .conversations import Conversations
 from .cuts import calls, cuts
-from .events import PrefillProgress, TurnFailed
+from .events import Notice, PrefillProgress, TurnFailed
 from .feeding import Feeding
+from .hit_rate import HitRate, reuse_of
 from .preparation import Preparation
 from .request import Request, Run
 from .reuse import Reuse
@@ -23,6 +25,7 @@ from .scripted import Gate
 from .sequence import Sequence
 from .turn import TurnBuilder
 
+_TICK_S = 30.0
 CLEAR_EVERY = 256  # decoded tokens between two mx.clear_cache calls, as mlx-lm does
 
 
@@ -32,7 +35,9 @@ class EngineLoop:
     def __init__(self, turns: TurnBuilder, runner: ModelRunner, reuse: Reuse, gate: Gate, drop_live: bool) -> None:
         self.waiting: deque[Request] = deque()
         self.active: list[Run] = []
-        self.sequences: dict[str, Sequence] = {}
+        self.conversations = Conversations(reuse)
+        self.sequences = self.conversations.known
+        self.rate = HitRate()
         self.reuse = reuse
         self._turns = turns
         self._runner = runner
@@ -59,6 +64,27 @@ class EngineLoop:
         for request in self.waiting:
             self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
         self.waiting.clear()
+
+    # -- between requests --------------------------------------------------------------------------------------
+
+    @property
+    def tick_s(self) -> float | None:
+        """How long to wait for a request before `idle` is called; None where it has nothing to do."""
+        ttl = self.conversations.ttl
+        return None if ttl is None else min(_TICK_S, max(ttl / 4, 0.01))
+
+    def idle(self) -> None:
+        """Nothing is asked for the moment: let go of what has been idle for too long."""
+        self.conversations.expire()
+
+    def forget(self, conversation: str) -> int:
+        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was."""
+        for request in (*self.waiting, *(run.request for run in self.active)):
+            if request.conversation == conversation:
+                request.cancelled.set()
+        while any(run.request.conversation == conversation for run in self.active):
+            self.step()
+        return self.conversations.forget(conversation)
 
     # -- schedule → run → record -------------------------------------------------------------------------------
 
@@ -87,8 +113,8 @@ class EngineLoop:
     def _work_ahead(self) -> None:
         request = self._ahead.request
         if request is not None:
-            sequence = self._conversation(request)
-            self._leave_others(sequence)
+            sequence = self.conversations.of(request.conversation, request.day)
+            self.conversations.leave_all_but(sequence)
             self._ahead.step(sequence)
 
     def _schedule(self) -> Run | None:
@@ -110,22 +136,20 @@ class EngineLoop:
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
             return Sequence(UNLOGGED, date=request.day)
-        return self._conversation(request)
-
-    def _conversation(self, request: Request | AheadRequest) -> Sequence:
-        new = Sequence(len(self.sequences) + 1, date=request.day)
-        return self.sequences.setdefault(request.conversation, new)
+        return self.conversations.of(request.conversation, request.day)
 
     def _admit(self, request: Request) -> Run:
         """Render, restore, and lay out the calls."""
         mx.reset_peak_memory()
+        self.conversations.expire()
         sequence = self._sequence(request)
         run = self._turns.start(request, sequence, self.reuse.apart() if request.uncached else self.reuse)
         if not request.uncached:
-            self._leave_others(sequence)
+            self.conversations.leave_all_but(sequence)
         ids, pictures = run.prompt.ids, run.prompt.pictures
         run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
         run.stats.image_tokens = sum(span.image.tokens for span in pictures)
+        run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
         live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
         if live.length and sequence.number:
             restored = ids[: live.length].tolist()
@@ -139,13 +163,6 @@ class EngineLoop:
         run.prefill_started = time.perf_counter()
         request.events.put(PrefillProgress(live.length, len(ids), live.length))
         return run
-
-    def _leave_others(self, sequence: Sequence) -> None:
-        """A conversation that isn't active holds no KV in memory."""
-        for other in self.sequences.values():
-            if other is not sequence:
-                self.reuse.drop_live(other)
-                self.reuse.unpin(other)
 
     # -- prefill -----------------------------------------------------------------------------------------------
 
@@ -252,12 +269,23 @@ class EngineLoop:
         run.lazy = None
         self._turns.finish(run)
         self._turns.forget_pixels()
-        run.reuse.end(run.sequence)
+        run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._drop_live:
             run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
+        if not run.request.uncached:
+            self._count(run)
         self._runner.log.flush()
         mx.clear_cache()
         self._turns.deliver(run)
+
+    def _count(self, run: Run) -> None:
+        """Add the turn to the process's hit rate, and say once that it has fallen."""
+        self.conversations.rest(run.sequence)
+        if self.reuse.store is not None:
+            self.reuse.store.keep_notes()
+        warning = self.rate.add(reuse_of(run.stats, run.fed_before, run.changed, over_budget=self.reuse.is_over_budget))
+        if warning is not None:
+            run.request.events.put(Notice(warning))
 
     def _fail(self, run: Run, error: Exception) -> None:
         """The run ends, at whatever point; its caches may be in any state, so they are let go."""

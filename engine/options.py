@@ -45,12 +45,19 @@ class RequestOptions:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """Where checkpoints go and how large they may grow. `budget_bytes` None: from free disk and memory."""
+    """Where checkpoints go and how large they may grow. `budget_bytes` None: from free disk and memory.
+
+    tenant    conversations of other names share nothing with this engine's
+    ttl       seconds after which KV that nobody has needed is deleted; None: as long as there is room
+    persist   keep the records on disk for the next program
+    """
 
     enabled: bool = True
     directory: Path | None = None
     budget_bytes: int | None = None
     tenant: str = ""
+    ttl: float | None = None
+    persist: bool = False
 
 
 @dataclass(frozen=True)

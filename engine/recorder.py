@@ -15,6 +15,10 @@ class Recorder(Protocol):
     `index` and `length` count the chat's messages, its system message included.
     """
 
+    @property
+    def session_id(self) -> str | None:
+        """Names the conversation wherever something of it is kept; None: it has no lasting name."""
+
     def asked(self, index: int, message: Message) -> None:
         """`message` now stands at `index` and goes to the model; what stood from there on is another branch."""
 
@@ -33,6 +37,8 @@ class Recorder(Protocol):
 
 class Unrecorded:
     """A Recorder that keeps nothing."""
+
+    session_id: str | None = None
 
     def asked(self, index: int, message: Message) -> None:
         """Nothing."""

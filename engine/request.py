@@ -15,6 +15,7 @@ import mlx.core as mx
 from ..cache.keys import Ids
 from .events import Event, ReasoningDelta, TextDelta
 from .feeding import Feeding
+from .hit_rate import MissReason
 from .markers import MarkerParser, Segment
 from .messages import Message
 from .options import RequestOptions
@@ -76,6 +77,8 @@ class Run:
     decode    `lazy` is the sampled id not yet read; `forced` are ids that take the place of sampled ones; `thought`
               says whether any of the reply was reasoning or its closing marker
     feeding   the recorded answer, if there is one: it is fed instead of decoding
+    changed   what differs at the prompt's beginning from the conversation's last one, if anything does
+    fed_before   how much of the conversation's last prompt this one was to repeat, in tokens
     """
 
     def __init__(
@@ -106,6 +109,8 @@ class Run:
         self.finish: FinishReason | None = None
         self.stops = StopStrings(request.options.sampling.stop)
         self.message: Message | None = None
+        self.changed: MissReason = "other"
+        self.fed_before = 0
         self.prefill_started = 0.0
         self.prefill_ended = 0.0
         self.first_token_at = 0.0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..cache.checkpoint import Checkpointer
-from ..cache.keys import BLOCK, Chain, Ids
+from ..cache.keys import BLOCK, Chain, Ids, Place
 from ..cache.layers import Layout
 from ..cache.live import HeldState, LiveCache
 from ..cache.memory import Memory, default_held_bytes
@@ -66,6 +66,12 @@ class Reuse:
         """Whether anything is reused at all."""
         return self._planner is not None
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether a record was refused because the budget is too small for it, or for it and what it stands on."""
+        dropped = self.store.stats().dropped if self.store is not None else {}
+        return bool(dropped.get("no_room") or dropped.get("too_large"))
+
     def apart(self) -> Reuse:
         """One that reuses nothing and keeps nothing, for a run that must leave no trace."""
         return Reuse(self._make_caches, None, None, b"", off=True)
@@ -92,12 +98,15 @@ class Reuse:
             sequence.live = self._restored(sequence, ids, len(ids) - 1, stats, pictures)
         sequence.pictures = sequence.live.pictures = pictures
         position = sequence.live.length
+        sequence.holes = {block for block in sequence.holes if (block + 1) * BLOCK <= position}
         stats.prefill_tokens = len(ids) - position
         kept = position
         if advance is not None and stats.restore_kind == "live" and position > advance.start:
             self._adopt(sequence, advance, position, stats)
             kept = advance.start
         sequence.advance = None
+        # A kept cache remembers sequences that this process has never fed.
+        stats.common_prefix_tokens = max(stats.common_prefix_tokens, kept)
         stats.cached_tokens = position - stats.idle_prefill_tokens - stats.typeahead_prefill_tokens
         # What had to be taken back: of the live sequence, or of what this conversation last held.
         stats.rewind_tokens = max(0, (before or len(sequence.fed)) - kept) if sequence.fed.size else 0
@@ -115,7 +124,7 @@ class Reuse:
         keys = Chain(self._namespace)
         keys.append(ids)
         started = time.perf_counter()
-        limit, short = len(ids) - 1, False
+        short = False
         while True:
             known = stats.common_prefix_tokens
             plan = self._planner.plan(ids, keys.keys, sequence.live, limit, known, pictures)
@@ -126,6 +135,7 @@ class Reuse:
             live.pictures = ()  # what follows hands elements over, not ids
             if plan.position == 0:
                 break
+            self._note_use(sequence, plan, ids, keys.keys, stats)
             if self.store is None or not plan.entries:
                 live.trim(plan.position)
                 break
@@ -160,6 +170,17 @@ class Reuse:
             if needed_bytes(plan, self.layout.rows, space) <= left:
                 return space, plan.position
         return 0, min(plan.position - 1, rows_that_fit(plan, self.layout.rows, left))
+
+    def _note_use(self, sequence: Conversation, plan: Plan, ids: Ids, keys: list[bytes], stats: RequestStats) -> None:
+        """What the plan's position needs stays longest. A branch whose reasoning was dropped goes first."""
+        if self.store is None:
+            return
+        if stats.divergence == "reasoning_dropped" and len(sequence.fed) > plan.position:
+            fed = Chain(self._namespace)
+            fed.append(sequence.fed)
+            end = min(len(sequence.fed), plan.position // BLOCK * BLOCK + BLOCK)
+            self.store.demote([Place.at(fed.keys, sequence.fed, end)])
+        self.store.touch([Place.at(keys, ids, plan.position)], plan.entries, sequence.name)
 
     def _keep_branch(self, sequence: Conversation, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
@@ -228,7 +249,7 @@ class Reuse:
         stats.images_encoded += cost.images_encoded
         stats.image_features_reused += cost.image_features_reused
         if self.store is not None and stats.typeahead_prefill_tokens:
-            checkpointer = Checkpointer(self.store, sequence.live)
+            checkpointer = Checkpointer(self.store, sequence.live, sequence.name)
             checkpointer.blocks(advance.open, position, wait=True)
             stats.checkpoint_bytes += checkpointer.bytes_written
 
@@ -247,7 +268,7 @@ class Reuse:
             if kind is not None:
                 live.hold_state(kind)
             if self.store is not None:
-                checkpointer = Checkpointer(self.store, live)
+                checkpointer = Checkpointer(self.store, live, sequence.name)
                 checkpointer.blocks(start, end, wait=True)
                 if tail:
                     checkpointer.tail(end, wait=True)
@@ -255,6 +276,7 @@ class Reuse:
                 if live.layout.states is not None and end % PREFILL_STEP == 0 and not cuts_picture:
                     checkpointer.state(live.state_now("step"), wait=True)
                 self._displace_states(live, checkpointer)
+                sequence.holes |= checkpointer.holes
                 written = checkpointer.bytes_written
         live.compact()
         return written
@@ -265,8 +287,9 @@ class Reuse:
         assert live is not None
         written = 0
         if self.store is not None and self._planner is not None and live.length % BLOCK == 0 and not dropped:
-            checkpointer = Checkpointer(self.store, live)
+            checkpointer = Checkpointer(self.store, live, sequence.name)
             checkpointer.blocks(live.length - BLOCK, live.length, wait=False)
+            sequence.holes |= checkpointer.holes
             written = checkpointer.bytes_written
         live.compact()
         return written
@@ -286,16 +309,29 @@ class Reuse:
 
     # -- end ---------------------------------------------------------------------------------------------------
 
-    def end(self, sequence: Conversation) -> None:
-        """Note what was fed, and pin what the next turn will go back to."""
+    def end(self, sequence: Conversation) -> int:
+        """Note what was fed, offer the holes again, pin what the next turn will go back to; bytes for the writer."""
         live = sequence.live
         assert live is not None
+        written = self._refill(sequence, live)
         sequence.fed = np.array(live.ids, np.int32)
         self.trie.add(sequence.fed)
         if self._fed_ahead is not None:
             self.trie.add(self._fed_ahead)
             self._fed_ahead = None
         self._pin(sequence, sequence.fed[: sequence.stable], live.chain.keys[: sequence.stable // BLOCK + 1])
+        return written
+
+    def _refill(self, sequence: Conversation, live: LiveCache) -> int:
+        """Offer the blocks that the writer could not take again; what it can't take now waits for the next turn."""
+        if self.store is None or not sequence.holes:
+            return 0
+        checkpointer = Checkpointer(self.store, live, sequence.name)
+        for block in sorted(sequence.holes):
+            if (block + 1) * BLOCK <= live.length:
+                checkpointer.blocks(block * BLOCK, (block + 1) * BLOCK, wait=False)
+        sequence.holes = checkpointer.holes
+        return checkpointer.bytes_written
 
     def _pin(self, sequence: Conversation, stable: Ids, keys: list[bytes]) -> None:
         """Keep from eviction what restores the stable prefixes of the last turns."""
@@ -318,21 +354,30 @@ class Reuse:
         live = sequence.live
         if live is None or self.store is None or self._planner is None or live.length == 0:
             return 0
-        checkpointer = Checkpointer(self.store, live)
+        checkpointer = Checkpointer(self.store, live, sequence.name)
         for held in live.states:
             if not superseded(held, live.states):
                 checkpointer.state(held, wait=True)
-        if not sequence.drops_reply and sequence.advance is None:
-            checkpointer.blocks(0, live.length, wait=True)
-            checkpointer.tail(live.length, wait=True)
-            if live.layout.states is not None:
+        ahead = sequence.advance
+        if ahead is not None or not sequence.drops_reply:
+            end = live.length if ahead is None else min(live.length, ahead.open)  # not the words of an unsent message
+            checkpointer.blocks(0, end, wait=True)
+            checkpointer.tail(end, wait=True)
+            if live.layout.states is not None and end == live.length:
                 checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
+
+    def forget(self, sequence: Conversation) -> int:
+        """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
+        sequence.live = sequence.advance = None
+        self.unpin(sequence)
+        return self.store.leave(sequence.name) if self.store is not None else 0
 
     def drop_live(self, sequence: Conversation) -> int:
         """Park, then free the memory."""
         written = self.park(sequence)
         sequence.live = sequence.advance = None
+        sequence.holes = set()
         return written
 
 

@@ -13,8 +13,10 @@ from ..cache.index import Entry
 from ..cache.keys import Ids
 from ..cache.live import LiveCache
 from ..cache.trie import common_prefix
+from .hit_rate import MissReason
 from .image_spans import ImageSpan
 from .messages import Message
+from .options import RequestOptions
 from .stats import Divergence, RequestStats
 
 _NO_IDS: Ids = np.empty(0, np.int32)
@@ -39,6 +41,7 @@ class Sequence:
     """Everything per conversation; nothing of it lives on the engine or on the model object.
 
     number         names the sequence in the call log
+    name           names the conversation in the store; empty: its records belong to nobody
     date           the day that templates may name, the same for the whole conversation
     live           its KV in memory; None before the first request and after parking
     messages       the messages of the last request, its reply included
@@ -50,9 +53,13 @@ class Sequence:
     drops_reply    whether the template will drop part of the last reply, so that its end is not worth keeping
     advance        what was fed ahead of the next request; its end is not worth keeping
     pins           for each of the last turns, the records that eviction must not take
+    holes          blocks of `live` that the writer could not take, to be offered again
+    options        what the last request asked for besides its messages
+    used_at        when the last request began or ended, on the engine's clock
     """
 
     number: int
+    name: str = ""
     live: LiveCache | None = None
     date: str = field(default_factory=lambda: date.today().isoformat())
     messages: tuple[Message, ...] = ()
@@ -64,6 +71,9 @@ class Sequence:
     drops_reply: bool = False
     advance: Advance | None = None
     pins: deque[list[Entry]] = field(default_factory=deque)
+    holes: set[int] = field(default_factory=set)
+    options: RequestOptions | None = None
+    used_at: float = 0.0
 
     def divergence(self, prompt: Ids, messages: tuple[Message, ...], pictures: Several[ImageSpan] = ()) -> Divergence:
         """How the new prompt (elements) departs from what this conversation last fed."""
@@ -83,6 +93,17 @@ class Sequence:
         if (self.drops_reply and common >= self.stable) or self.scaffold[0] <= common < self.scaffold[1]:
             return "reasoning_dropped"
         return "retokenized"
+
+    @property
+    def repeated(self) -> int:
+        """How much of what was fed last an untouched next prompt begins with, in tokens."""
+        return min(self.stable, len(self.fed)) if self.drops_reply else len(self.fed)
+
+    def what_changed(self, options: RequestOptions, messages: tuple[Message, ...]) -> MissReason:
+        """Why the beginning of a prompt may differ from the last one's."""
+        if self.options is not None and options.tools != self.options.tools:
+            return "tools_changed"
+        return "system_changed" if _system(messages) != _system(self.messages) else "template_changed"
 
 
 def _shows(pictures: Several[ImageSpan], position: int) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Final
 
 import mlx.core as mx
 from mlx_lm.generate import generation_stream, wired_limit
 
-from ..cache.budget import default_budget, default_queue_bytes
+from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
 from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
-from ..errors import CacheTrouble
-from .folders import cache_dir
+from .cache_report import CacheReport
+from .cache_setup import directory_of, open_store
 from .fresh_caches import FreshCaches
 from .image_reader import ImageReader
 from .loader import LoadedModel, load
@@ -34,10 +34,16 @@ from .turn import TurnBuilder
 from .vision_features import FeatureCache
 from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
+_PATIENCE_S: Final = 30.0  # at the end, for the disk to take what the next program will want
+
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What a loaded engine can do. `cache_directory` None: nothing is written to disk."""
+    """What a loaded engine can do. `cache_directory` None: nothing is written to disk.
+
+    cache_in_memory   the cache's folder is kept in memory, so that it saves none
+    cache_kept        the records outlive this program
+    """
 
     model: str
     context_limit: int
@@ -47,6 +53,8 @@ class EngineInfo:
     vision: bool
     reuse: bool
     cache_directory: str | None
+    cache_in_memory: bool = False
+    cache_kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,25 @@ class Machinery:
             with mx.stream(generation_stream), wired_limit(self.model.model):
                 yield
         finally:
+            if self.info.cache_kept and self.store is not None:
+                self.loop.conversations.park_all()
+                self.store.drain(_PATIENCE_S)
             self.loop.sequences.clear()
             if self.store is not None:
                 self.store.close()
             release_streams()
+
+    def cache_report(self) -> CacheReport:
+        """What the cache holds and has done so far."""
+        known = self.loop.sequences.values()
+        return CacheReport(
+            rate=self.loop.rate,
+            store=self.store.stats() if self.store is not None else None,
+            directory=self.info.cache_directory,
+            in_memory=self.info.cache_in_memory,
+            live_bytes=sum(sequence.live.nbytes for sequence in known if sequence.live is not None),
+            conversations=len(known),
+        )
 
 
 def release_streams() -> None:
@@ -99,6 +122,8 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     turns = TurnBuilder(model, renderer, switches, script, vision)
     runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
+    loop.conversations.ttl = options.cache.ttl
+    directory = directory_of(options.cache) if reuse.store is not None else None
     info = EngineInfo(
         model=model.name,
         context_limit=model.context_limit,
@@ -107,7 +132,9 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         tools=bool(tokenizer.has_tool_calling),
         vision=reader is not None and reader.works,
         reuse=reuse.works,
-        cache_directory=str(_directory(options)) if reuse.store is not None else None,
+        cache_directory=str(directory) if directory is not None else None,
+        cache_in_memory=directory is not None and is_memory_backed(directory),
+        cache_kept=reuse.store is not None and reuse.store.is_kept,
     )
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 
@@ -116,10 +143,6 @@ def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> Vis
     """The calls of a model of mlx-vlm; what its vision tower made is kept with the KV, in the same store."""
     records = PictureRecords(reuse.store) if reuse.store is not None else None
     return VisionModel(model.model, reader, FeatureCache(records))
-
-
-def _directory(options: EngineOptions) -> Path:
-    return options.cache.directory or cache_dir()
 
 
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
@@ -154,20 +177,9 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
             "rank": "0/1",
         }
     )
-    return Reuse(make_caches, layout, _store(options, namespace, on_notice), namespace)
+    store = open_store(options.cache, namespace, layout, model.name, on_notice)
+    return Reuse(make_caches, layout, store, namespace)
 
 
 def _quantization_name(quantization: KVQuantization | None) -> str:
     return "" if quantization is None else f"{quantization.bits} bits in groups of {quantization.group_size}"
-
-
-def _store(options: EngineOptions, namespace: bytes, on_notice: Callable[[str], None]) -> Store | None:
-    directory = _directory(options)
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        budget = options.cache.budget_bytes or default_budget(directory)
-        return Store(directory, namespace, budget, default_queue_bytes(), on_notice)
-    except (OSError, CacheTrouble) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-        on_notice(f"nothing is checkpointed to disk ({directory}: {cause}); turns are still rewound in memory")
-        return None

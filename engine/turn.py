@@ -216,6 +216,7 @@ class TurnBuilder:
         """Make the message, note it on the sequence, and fill in the numbers."""
         run.message = self._message(run)
         run.sequence.messages = (*run.request.messages, run.message)
+        run.sequence.options = run.request.options
         # Stopped before its first word, the request has fed nothing but its prompt, which is worth keeping.
         run.sequence.drops_reply = self.will_drop(run) and bool(run.ids) and not run.message.tool_calls
         stats, now = run.stats, time.perf_counter()

@@ -73,7 +73,7 @@ def test_an_insert_refreshes_its_chain_suffix_before_prefix(index):
 
 
 def test_planted_fault_without_the_chain_the_prefix_goes_first(index, monkeypatch):
-    monkeypatch.setattr(Index, "touch", lambda self, places: None)
+    monkeypatch.setattr(Index, "touch", lambda self, places, entries=(): None)
     for position in (256, 512, 768):
         stored(index, position)
     assert order(index) != [768, 512, 256]
@@ -184,12 +184,12 @@ def test_check_sees_each_contradiction(freed):
         with pytest.raises(AssertionError, match="index"):
             index.check()
 
-    spoil(lambda index, entries: index._order.popitem())
-    spoil(lambda index, entries: index._blocks.clear())
-    spoil(lambda index, entries: index._blocks.update({b"": LINE.place(1024)}))
-    spoil(lambda index, entries: index._parents.clear())
-    spoil(lambda index, entries: index._below.update({b"": {}}))
-    spoil(lambda index, entries: index._below[LINE.keys[0]].update({LINE.place(200).ids: {}}))
+    spoil(lambda index, entries: index._order._entries.popitem())
+    spoil(lambda index, entries: index._places._blocks.clear())
+    spoil(lambda index, entries: index._places._blocks.update({b"": LINE.place(1024)}))
+    spoil(lambda index, entries: index._places._parents.clear())
+    spoil(lambda index, entries: index._places._below.update({b"": {}}))
+    spoil(lambda index, entries: index._places._below[LINE.keys[0]].update({LINE.place(200).ids: {}}))
     spoil(lambda index, entries: setattr(index, "record_bytes", 1))
     spoil(lambda index, entries: setattr(entries[0], "pins", 1))
     spoil(lambda index, entries: setattr(entries[1], "pins", 0))

@@ -271,7 +271,7 @@ def test_a_flip_in_a_large_record_is_a_miss(stored: Any) -> None:
             buffer[target - offset] ^= 1
         return count
 
-    files.preadv, store._on_trouble = flipped, told.append
+    files.preadv, store._recall._on_trouble = flipped, told.append
     live = LiveCache(large_caches(), Layout.of(large_caches()), NAMESPACE)
     assert restore.restore(plan, store, live, ids, 0) == (False, 0)
     assert live.length == 0

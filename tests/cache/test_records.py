@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from mlxchat.cache.records import (
     RecordHeader,
     TensorSpec,
     decode,
+    decode_head,
     encode,
+    head_length,
     stored_checksum,
 )
 from mlxchat.errors import CacheTrouble
@@ -37,7 +40,11 @@ def encoded(header: RecordHeader) -> bytes:
 
 
 def reseal(record: bytearray) -> memoryview:
-    """Give an altered record the checksum that fits it."""
+    """Give an altered record the checksums that fit it."""
+    blob = int.from_bytes(record[12:16], "little")
+    start = min(len(record), blob + 8 + int.from_bytes(record[blob : blob + 8], "little"))
+    head = zlib.crc32(record[124:start], zlib.crc32(record[28:120], zlib.crc32(record[:24])))
+    struct.pack_into("<I", record, 120, head)
     crc = zlib.crc32(record[28:], zlib.crc32(record[:24]))
     struct.pack_into("<I", record, 24, crc)
     return memoryview(record)
@@ -55,19 +62,21 @@ def test_what_is_encoded_comes_back(position, group):
 
 
 def test_the_layout_is_the_documented_one():
-    header = header_at(300, "local:512")
+    header = replace(header_at(300, "local:512"), user="alice")
     record = encoded(header)
     assert record[:8] == MAGIC == bytes.fromhex("894D4C584B560D0A")
     fields = struct.unpack_from("<IIQIIQQII", record, 8)
-    assert fields[:3] == (1, header.blob_offset, len(record) - header.blob_offset)
-    assert fields[4:] == (44, 300, 256, 9, 0)
+    assert fields[:3] == (2, header.blob_offset, len(record) - header.blob_offset)
+    assert fields[4:] == (44, 300, 256, 9, 5)
     assert record[56:88] == NAMESPACE
     assert record[88:120] == LINE.keys[1]
-    assert record[120:296] == LINE.ids[256:300].tobytes()
-    assert record[296:305] == b"local:512"
-    assert not any(record[305 : header.blob_offset])
-    assert header.blob_offset % 64 == 0
     start = header.blob_offset + len(header.safetensors_header)
+    head = zlib.crc32(record[124:start], zlib.crc32(record[28:120], zlib.crc32(record[:24])))
+    assert struct.unpack_from("<II", record, 120) == (head, 0)
+    assert record[128:304] == LINE.ids[256:300].tobytes()
+    assert record[304:318] == b"local:512alice"
+    assert not any(record[318 : header.blob_offset])
+    assert header.blob_offset % 64 == 0
     assert start % 64 == 0
     assert len(record) == start + sum(spec.nbytes for spec in header.tensors)
 
@@ -120,10 +129,40 @@ def test_planted_fault_without_the_checksum_a_flip_passes(monkeypatch):
     decode(memoryview(record))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 8, 119, 120, 400, -1])
+@pytest.mark.parametrize("cut", [0, 1, 8, 127, 128, 400, -1])
 def test_a_truncated_record_is_bad(cut):
     with pytest.raises(BadRecord):
         decode(memoryview(encoded(header_at())[:cut]))
+
+
+@pytest.mark.parametrize("user", ["", "alice", "größe"])
+def test_the_head_alone_says_what_the_record_is(user):
+    header = replace(header_at(300, "local:512"), user=user)
+    record = encoded(header)
+    length = head_length(memoryview(record)[:2048])
+    assert length == header.blob_offset + len(header.safetensors_header)
+    assert decode_head(memoryview(record)[:length]) == (header, stored_checksum(record))
+
+
+def test_a_flip_of_any_byte_of_a_head_is_seen():
+    header = header_at(260, tensors=specs(4))
+    length = header.nbytes - header.payload_bytes
+    head = bytearray(encoded(header)[:length])
+    for at in (at for at in range(length) if not 24 <= at < 28):
+        head[at] ^= 0x10
+        with pytest.raises(BadRecord):
+            decode_head(memoryview(head)[: head_length(memoryview(head))])
+        head[at] ^= 0x10
+    decode_head(memoryview(head))
+
+
+def test_planted_fault_without_the_heads_checksum_a_flip_of_an_id_passes(monkeypatch):
+    header = header_at()
+    head = bytearray(encoded(header)[: header.nbytes - header.payload_bytes])
+    head[130] ^= 1
+    stored = struct.unpack_from("<I", head, 120)[0]
+    monkeypatch.setattr("mlxchat.cache.records._head_checksum", lambda head: stored)
+    assert decode_head(memoryview(head))[0] != header
 
 
 def test_a_longer_record_is_bad():
@@ -149,13 +188,14 @@ def _spoilt() -> dict[str, bytearray]:
         out[name] = bytearray(good)
         out[name][at : at + len(data)] = data
 
-    variant("no such version", 8, struct.pack("<I", 2))
+    variant("no such version", 8, struct.pack("<I", 1))
     variant("no elements", 28, struct.pack("<I", 0))
     variant("too many elements", 28, struct.pack("<I", 257))
     variant("position off the grid", 32, struct.pack("<Q", 513))
     variant("rows after the position", 40, struct.pack("<Q", 513))
-    variant("reserved bytes used", 52, struct.pack("<I", 1))
-    variant("group not UTF-8", 120 + 4 * BLOCK, b"\xff\xfe")
+    variant("reserved bytes used", 124, struct.pack("<I", 1))
+    variant("a conversation's name that is too long", 52, struct.pack("<I", 300))
+    variant("group not UTF-8", 128 + 4 * BLOCK, b"\xff\xfe")
     variant("JSON length too large", blob, (1 << 40).to_bytes(8, "little"))
     variant("JSON that is a list", blob + 8, b"[]".ljust(length))
     variant("JSON that is not", blob + 8, b"{".ljust(length))
@@ -192,6 +232,8 @@ def test_a_header_that_contradicts_itself_is_refused():
         RecordHeader(b"short", "global", place, 300, 256, specs())
     with pytest.raises(ValueError, match="no tensor"):
         TensorSpec("a", "F33", (1,))
+    with pytest.raises(ValueError, match="too long"):
+        RecordHeader(NAMESPACE, "global", place, 300, 256, specs(), "x" * 257)
     twice = RecordHeader(NAMESPACE, "global", place, 300, 256, (*specs(), *specs()))
     with pytest.raises(ValueError, match="one name"):
         _ = twice.nbytes
@@ -217,6 +259,7 @@ def test_headers_differ_by_every_field():
         RecordHeader(NAMESPACE, "global", base.place, 768, 256, base.tensors),
         RecordHeader(NAMESPACE, "global", base.place, 512, 300, base.tensors),
         RecordHeader(NAMESPACE, "global", base.place, 512, 256, specs(32)),
+        replace(base, user="alice"),
     ]
     for one, other in itertools.combinations(variants, 2):
         assert one != other

@@ -12,7 +12,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from mlxchat.cache.index import Entry, Index
-from mlxchat.cache.keys import BLOCK
+from mlxchat.cache.keys import BLOCK, Place
 from mlxchat.cache.store import Store
 from mlxchat.cache.writer import LONGEST_COOL_DOWN_S
 from support.kvstore import (
@@ -33,6 +33,7 @@ ONE = record_bytes()
 BUDGET = 9 * ONE
 QUEUE = 6 * ONE
 GROUPS = ("global", "local:512", "state")
+REACHES = {"local:512": 512, "state": 0}
 
 
 def _lines() -> list[Line]:
@@ -50,6 +51,7 @@ LINES = _lines()
 lines = st.sampled_from(LINES)
 positions = st.sampled_from([BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK, 5 * BLOCK, 40, 2 * BLOCK + 5, 3 * BLOCK + 255])
 groups = st.sampled_from(GROUPS)
+users = st.sampled_from(("", "a", "b", "c"))
 sizes = st.sampled_from([0, 1, 64, 64, 64, 300, 700])
 
 
@@ -59,16 +61,71 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.files, self.clock, self.said = FaultyFiles(), Clock(), []
-        self.store = Store(self.directory, NAMESPACE, BUDGET, QUEUE, self.said.append, self.files, self.clock)
+        self.store = Store(
+            self.directory,
+            NAMESPACE,
+            BUDGET,
+            QUEUE,
+            self.said.append,
+            self.files,
+            self.clock,
+            reaches=REACHES,
+            now=self.clock,
+        )
+        self.used: dict[tuple[Place, str], set[str]] = {}
         self.pins: list[Entry] = []
         self.disk_failed = False
         self.demoted = False
 
-    @rule(line=lines, position=positions, group=groups, floats=sizes, priority=st.integers(0, 2))
-    def submit(self, line: Line, position: int, group: str, floats: int, priority: int) -> None:
-        answer = put(self.store, line.place(position), position, group, floats, priority=priority)
+    @rule(
+        line=lines,
+        position=positions,
+        group=groups,
+        floats=sizes,
+        priority=st.integers(0, 2),
+        user=users,
+    )
+    def submit(self, line: Line, position: int, group: str, floats: int, priority: int, user: str) -> None:
+        answer = put(self.store, line.place(position), position, group, floats, priority=priority, user=user)
         assert answer in {"queued", "present", "full", "off"}
+        if answer in {"queued", "present"} and user:
+            self.used.setdefault((line.place(position), group), set()).add(user)
         self.settle()
+
+    @rule(line=lines, edge=st.integers(0, 4), user=users)
+    def restore(self, line: Line, edge: int, user: str) -> None:
+        """A conversation uses whatever is stored below an edge, and so keeps it."""
+        with self.store.lock:
+            matches = self.store.lookup(line.keys[edge], line.ids[edge * BLOCK : (edge + 1) * BLOCK])
+            entries = [entry for match in matches for entry in match.groups.values()]
+            self.store.touch([entry.header.place for entry in entries], entries, user)
+            for entry in entries if user else ():
+                self.used.setdefault((entry.header.place, entry.header.group), set()).add(user)
+
+    @rule(user=users)
+    def delete_conversation(self, user: str) -> None:
+        """What only it used is gone, what others use is not."""
+        with self.store.lock:
+            before = {(entry.header.place, entry.header.group): entry for entry in self.store._index}
+            self.store.leave(user)
+            for key, entry in before.items():
+                others = self.used.get(key, set()) - {user}
+                assert entry.live == (others != set() or user not in self.used.get(key, set()))
+        for some in self.used.values():
+            some.discard(user)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, LONGEST_COOL_DOWN_S / 2, 2 * LONGEST_COOL_DOWN_S]))
+    def expire(self, seconds: float) -> None:
+        """Exactly what is unpinned and was last needed longer ago."""
+        with self.store.lock:
+            before = list(self.store._index)
+            self.store.expire(seconds)
+            for entry in before:
+                assert entry.live == (entry.pins > 0 or entry.used_at >= self.clock.now - seconds)
+
+    @rule(step=st.sampled_from([0.5, 5.0]))
+    def a_moment_passes(self, step: float) -> None:
+        self.clock.now += step
 
     def settle(self) -> None:
         """Wait until the writer is done or held at the gate, so that a history always goes the same way."""
@@ -179,18 +236,23 @@ class StoreMachine(RuleBasedStateMachine):
             assert stats.queue_bytes <= QUEUE
             assert stats.pins == len(set(self.pins))
         assert len(self.said) <= 2
+        with self.store.lock:
+            there = {(entry.header.place, entry.header.group): entry.users for entry in self.store._index}
+            self.used = {key: some for key, some in self.used.items() if key in there and some}
+            assert self.used == {key: some for key, some in there.items() if some}
         if not self.demoted:
             self.prefixes_outlive_suffixes()
 
     def prefixes_outlive_suffixes(self) -> None:
         index = self.store._index
         with self.store.lock:
-            seen = set()
+            seen: set[Entry] = set()
             for entry in index:
-                place = entry.header.place
-                above = [at for at in index.chain(place) if at != place]
-                assert not seen & set(above)
-                seen.add(place)
+                needed = {
+                    other for other in index.needed(entry.header.place) if other.header.place != entry.header.place
+                }
+                assert not {other for other in needed & seen if other.header.group == "global"}
+                seen.add(entry)
 
     def teardown(self) -> None:
         self.files.gate.set()
@@ -227,9 +289,9 @@ def test_planted_fault_an_eviction_that_ignores_pins_turns_it_red(tmp_path, monk
 
 
 def test_planted_fault_a_touch_of_one_place_without_its_chain_turns_it_red(tmp_path, monkeypatch):
-    def alone(self, places):
-        for entry in self._at(places):
-            self._order.move_to_end(entry)
+    def alone(self, places, entries=()):
+        for entry in (entry for place in places for entry in self.groups(place).values()):
+            self._order._entries.move_to_end(entry)
 
     monkeypatch.setattr(Index, "touch", alone)
     with pytest.raises((AssertionError, BaseExceptionGroup)):
@@ -244,5 +306,22 @@ def test_planted_fault_an_extent_not_freed_whole_turns_it_red(tmp_path, monkeypa
         let_go(self, entry)
 
     monkeypatch.setattr(Index, "_let_go", leaky)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_machine(tmp_path, 100, shrinking=False)
+
+
+def test_planted_fault_a_deletion_that_takes_what_others_use_turns_it_red(tmp_path, monkeypatch):
+    def greedy(self, user):
+        for entry in list(self.users.get(user, ())):
+            self.remove(entry)
+        return []
+
+    monkeypatch.setattr(Index, "leave", greedy)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_machine(tmp_path, 100, shrinking=False)
+
+
+def test_planted_fault_an_age_that_no_touch_renews_turns_it_red(tmp_path, monkeypatch):
+    monkeypatch.setattr(Index, "idle", lambda self, seconds: [entry for entry in self if not entry.pins])
     with pytest.raises((AssertionError, BaseExceptionGroup)):
         run_machine(tmp_path, 100, shrinking=False)

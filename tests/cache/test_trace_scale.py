@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from mlxchat.cache.index import Entry, Index
 from mlxchat.cache.keys import BLOCK, Place
+from mlxchat.cache.order import Order
 from mlxchat.cache.planner import Planner
 from mlxchat.cache.records import RecordHeader, TensorSpec
 from mlxchat.cache.trie import common_prefix
@@ -61,9 +62,9 @@ def test_planted_a_quick_way_that_sees_no_tails_is_red(tmp_path: Path, monkeypat
 class Eager(Index):
     """Brings the order up to date at each touch."""
 
-    def touch(self, places: Iterable[Place]) -> None:
-        super().touch(places)
-        self._settle()
+    def touch(self, places: Iterable[Place], entries: Iterable[Entry] = ()) -> None:
+        super().touch(places, entries)
+        self._order.settle()
 
 
 def history(index: Index, seed: int) -> list[tuple[bytes, int]]:
@@ -101,13 +102,13 @@ def test_touches_that_are_put_off_give_the_same_order(seed: int) -> None:
 
 def test_planted_touches_taken_oldest_first_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [history(Eager(lambda extent: None), seed) for seed in range(10)]
-    settle = Index._settle
+    settle = Order.settle
 
-    def backwards(self: Index) -> None:
+    def backwards(self: Order) -> None:
         self._touched.reverse()
         settle(self)
 
-    monkeypatch.setattr(Index, "_settle", backwards)
+    monkeypatch.setattr(Order, "settle", backwards)
     assert [history(Index(lambda extent: None), seed) for seed in range(10)] != wanted
 
 
@@ -115,4 +116,4 @@ def test_touches_that_are_put_off_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     index = Index(lambda extent: None)
     for _ in range(10_000):
         index.touch([Line(random_ids(BLOCK)).place(BLOCK)])
-    assert len(index._touched) <= 4097
+    assert len(index._order._touched) <= 4097

@@ -27,7 +27,7 @@ def test_the_schemas_are_schemas(name: str) -> None:
 
 def test_the_schemas_agree_with_each_other_and_with_the_code() -> None:
     assert set(SCHEMAS) >= {"chat-1", "turns-1", "event-1", "error-1", "convert-1"}
-    for definition in ("request_stats", "run_stats", "tool_call", "usage", "finish_reason", "error"):
+    for definition in ("request_stats", "run_stats", "tool_call", "usage", "finish_reason", "error", "cache"):
         texts = [json.dumps(s["$defs"][definition]) for s in SCHEMAS.values() if definition in s.get("$defs", {})]
         assert len(set(texts)) == 1
         assert len(texts) >= 3

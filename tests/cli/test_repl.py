@@ -88,6 +88,14 @@ def test_turn_after_turn() -> None:
     assert held.chat.options == [OPTIONS, OPTIONS]
 
 
+def test_the_cache_at_the_prompt() -> None:
+    held = converse("/cache")
+    assert "reused   50 of 100 prompt tokens in 1 turn (50 %)" in held.err
+    assert "missed   40 tokens: evicted" in held.err
+    assert "disk     nothing is written" in held.err
+    assert said(held) == []
+
+
 def test_exit_leaves_at_once() -> None:
     held = converse("/exit", "say never")
     assert held.typist.lines == ["say never"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlxchat.cache.store import Store
-from mlxchat.engine import fresh_caches, setup
+from mlxchat.engine import cache_setup, fresh_caches, setup
 from mlxchat.engine.options import CacheOptions
 from support.kvstore import FaultyFiles, io_error
 from support.oracle import costs, read_log
@@ -43,7 +45,7 @@ def start(model: Path, tmp_path: Path) -> Iterator[Any]:
 def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """The disk under the next engine's store."""
     disk = FaultyFiles()
-    monkeypatch.setattr(setup, "Store", lambda *given: Store(*given, files=disk))
+    monkeypatch.setattr(cache_setup, "Store", lambda *given, **named: Store(*given, files=disk, **named))
     return disk
 
 
@@ -67,6 +69,45 @@ def test_a_folder_that_can_not_be_used(start: Any, folder: str) -> None:
     assert "\n" not in engine.notices[0]
     assert max(extra(engine, turns)) <= 4, "rewound in memory all the same"
     assert engine.engine.info.cache_directory is None
+
+
+def test_a_read_only_folder(start: Any, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(directory: Path) -> int:
+        raise io_error(errno.EROFS)
+
+    monkeypatch.setattr(files, "open_unlinked", refuse)
+    engine = start()
+    turns = three_turns(engine)
+    [notice] = engine.notices
+    assert "Read-only file system" in notice
+    assert max(extra(engine, turns)) <= 4
+
+
+def test_a_folder_that_vanishes(start: Any, tmp_path: Path) -> None:
+    """The file has no name anyway: nothing changes."""
+    engine = start(drop_live="1")
+    chat = engine.chat(SYSTEM)
+    first = ask(chat, "a")
+    shutil.rmtree(tmp_path / "work" / "kv")
+    turns = [first, ask(chat, "b"), ask(chat, "c")]
+    assert [turn.message.text for turn in turns] == ["One.", "Two.", "Three."]
+    assert max(extra(engine, turns)) <= 4
+    assert engine.notices == []
+
+
+def test_a_folder_in_memory_is_said_where_nobody_chose_it(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_setup, "is_memory_backed", lambda path: True)
+    monkeypatch.setattr(setup, "is_memory_backed", lambda path: True)
+    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path / "home"))
+    usual = start(cache=CacheOptions())
+    [notice] = usual.notices
+    assert "is kept in memory" in notice
+    assert usual.engine.cache_report().in_memory
+    chosen = start(cache=CacheOptions(directory=tmp_path / "chosen"))
+    assert chosen.notices == []
+    assert chosen.engine.info.cache_in_memory
 
 
 @pytest.mark.parametrize("drop_live", ["", "1"])

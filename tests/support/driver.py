@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlxchat.cache.files import FileSystem
+from mlx_lm.models.cache import make_prompt_cache
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.layers import Layout
 from mlxchat.cache.memory import Memory
 from mlxchat.cache.store import Store
+from mlxchat.engine.cache_setup import reaches_of
 from mlxchat.engine.cuts import calls, cuts
 from mlxchat.engine.fresh_caches import FreshCaches
 from mlxchat.engine.options import KVQuantization
@@ -31,18 +33,22 @@ class Driver:
         folder: Path | None,
         *,
         off: bool = False,
+        window: bool = True,
         quantization: KVQuantization | None = None,
         memory: Memory | None = None,
         budget: int = 1 << 30,
-        files: FileSystem | None = None,
+        queue: int = 1 << 28,
+        **store: Any,
     ) -> None:
-        make = FreshCaches(model, quantization)
+        make: Callable[[], list[Any]] = FreshCaches(model, quantization)
+        if not window:
+            make = partial(make_prompt_cache, model)
         self.troubles: list[str] = []
         self.runner = ModelRunner(model, CallLog(None))
-        layout = Layout.of(make())
+        layout = Layout.of(FreshCaches(model, quantization)())
         namespace = namespace_key({"layout": layout.describe()})
         self.store = (
-            Store(folder, namespace, budget, 1 << 28, self.troubles.append, files)
+            Store(folder, namespace, budget, queue, self.troubles.append, reaches=reaches_of(layout), **store)
             if folder is not None and not off
             else None
         )
@@ -51,7 +57,7 @@ class Driver:
         self.shapes: list[tuple[int, int]] = []
 
     def sequence(self, name: str) -> Sequence:
-        return self.sequences.setdefault(name, Sequence(len(self.sequences) + 1))
+        return self.sequences.setdefault(name, Sequence(len(self.sequences) + 1, name))
 
     def turn(
         self,

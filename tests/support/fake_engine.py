@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlxchat.engine.ahead import AheadRequest
+from mlxchat.engine.cache_report import CacheReport
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -30,6 +31,7 @@ from mlxchat.engine.events import (
     TurnDone,
     TurnFailed,
 )
+from mlxchat.engine.hit_rate import HitRate, TurnReuse
 from mlxchat.engine.messages import Message, ToolCall, assistant
 from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
@@ -75,8 +77,18 @@ class FakeEngine:
             raise ModelIncomplete("the fake engine is broken", "take another")
         return cls(options)
 
+    def cache_report(self) -> CacheReport:
+        return fake_report()
+
     def close(self) -> None:
         self.closed = True
+
+
+def fake_report() -> CacheReport:
+    """One turn that missed 40 tokens, and nothing on disk."""
+    rate = HitRate()
+    rate.add(TurnReuse(100, 90, 50, "evicted"))
+    return CacheReport(rate, None, None, False, 1_000_000, 1)
 
 
 class FakeChat:
@@ -141,6 +153,9 @@ class FakeChat:
     def stop(self) -> None:
         self.stops += 1
         self._stopped.set()
+
+    def cache_report(self) -> CacheReport:
+        return self.engine.cache_report()
 
     def clear(self) -> None:
         self.messages = [] if self.system is None else [system_message(self.system)]

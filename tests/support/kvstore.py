@@ -135,12 +135,13 @@ def put(
     *,
     wait: bool = False,
     priority: int = 0,
+    user: str = "",
 ) -> Submitted:
     """Submit the record that belongs at a place."""
     tensors = specs(floats)
     row_start = position - place.length
     data = payload(place, group, tensors)
-    return store.submit(place, group, position, row_start, tensors, data, wait=wait, priority=priority)
+    return store.submit(place, group, position, row_start, tensors, data, wait=wait, priority=priority, user=user)
 
 
 def record_bytes(floats: int = 64) -> int:

@@ -1,0 +1,76 @@
+"""The conversations that the engine knows: one of them current, the others parked, the oldest forgotten.
+
+Their records are in the store whether the engine still knows them or not: what is forgotten here is only how a next
+prompt would depart from the last one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from .reuse import Reuse
+from .sequence import Sequence
+
+MOST_KNOWN: Final = 64
+
+
+class Conversations:
+    """Sequences by conversation, the one used last at the end. Engine thread only.
+
+    `ttl` is how many seconds a conversation's KV is kept, in memory and in the store, after it was last used; None: as
+    long as there is room.
+    """
+
+    def __init__(self, reuse: Reuse, ttl: float | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.known: OrderedDict[str, Sequence] = OrderedDict()
+        self.ttl = ttl
+        self._reuse = reuse
+        self._clock = clock
+        self._numbers = itertools.count(1)
+
+    def of(self, name: str, day: str) -> Sequence:
+        """The sequence of a conversation, a new one begun on `day` (ISO) if it isn't known; now the current one."""
+        sequence = self.known.get(name)
+        if sequence is None:
+            sequence = self.known[name] = Sequence(next(self._numbers), name, date=day)
+        self.known.move_to_end(name)
+        sequence.used_at = self._clock()
+        return sequence
+
+    def leave_all_but(self, current: Sequence) -> None:
+        """A conversation that isn't current holds no KV in memory, and pins nothing."""
+        for other in self.known.values():
+            if other is not current:
+                self._reuse.drop_live(other)
+                self._reuse.unpin(other)
+        while len(self.known) > MOST_KNOWN and next(iter(self.known.values())) is not current:
+            self.known.popitem(last=False)
+
+    def rest(self, sequence: Sequence) -> None:
+        """A request of it has ended."""
+        sequence.used_at = self._clock()
+
+    def forget(self, name: str) -> int:
+        """The conversation is deleted; how many records only it used. Must hold: no request of it is under way."""
+        return self._reuse.forget(self.known.pop(name, Sequence(0, name)))
+
+    def expire(self) -> None:
+        """Let go of what has been idle for longer than the time to live: in memory first, then in the store."""
+        if self.ttl is None:
+            return
+        since = self._clock() - self.ttl
+        for sequence in self.known.values():
+            if sequence.used_at < since:
+                sequence.live = sequence.advance = None
+                self._reuse.unpin(sequence)
+        if self._reuse.store is not None:
+            self._reuse.store.expire(self.ttl)
+
+    def park_all(self) -> None:
+        """Write what the conversations would need to go on in another program, and free their memory."""
+        for sequence in self.known.values():
+            self._reuse.drop_live(sequence)
