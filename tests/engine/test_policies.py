@@ -180,7 +180,9 @@ def test_one_ever_longer_chat_keeps_its_global_layers(
         assert driver.store is not None
         assert driver.store.drain(120)
         assert stats.cached_tokens == (end - 400 if turn else 0), f"turn {turn}"
-    assert driver.store.stats().dropped == {}
+    there = {(e.header.group, e.header.position) for e in driver.store._index if e.header.place.is_block}
+    assert {position for group, position in there if group == "global"} == set(range(256, 3001, 256))
+    assert ("local:512", 256) not in there
     assert driver.store.stats().evictions > 0
 
 
