@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal
 
+from .compaction import next_move
 from .index import Entry
-from .records import encode, stored_checksum
+from .records import BadRecord, decode, encode, stored_checksum
 from .room import Room
 from .scratch import Extent
 
@@ -22,6 +23,7 @@ Report = Callable[[str], None]
 
 FIRST_COOL_DOWN_S: Final = 30.0
 LONGEST_COOL_DOWN_S: Final = 600.0
+IDLE_S: Final = 2.0  # between two looks at the file's holes while nothing is written
 PATIENCE_S: Final = 10.0  # for a disk that neither writes nor fails; after it nobody waits until it has written again
 
 
@@ -119,16 +121,20 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while (entry := self._next()) is not None:
-                self._store(entry)
+            patience = IDLE_S
+            while not self._closing:
+                entry = self._next(patience)
+                if entry is not None:
+                    self._store(entry)
+                patience = 0.0 if entry is not None or self._move_one() else IDLE_S
         except BaseException as error:
             self._die(error)
 
-    def _next(self) -> Entry | None:
-        """Wait for the next record; None when closing."""
+    def _next(self, patience: float) -> Entry | None:
+        """Wait for the next record; None when closing, or if none has come in `patience` seconds."""
         with self.changed:
-            while not self._queue and not self._closing:
-                self.changed.wait()
+            if not self._queue and not self._closing:
+                self.changed.wait(patience)
             self._current = self._queue.popleft() if self._queue and not self._closing else None
             return self._current
 
@@ -145,6 +151,47 @@ class Writer:
             self.changed.notify_all()
         if message:
             self._say("write", message)
+
+    def _move_one(self) -> bool:
+        """While nothing waits: write a record again where it closes a hole. Whether one was moved.
+
+        It is read first, then waits in memory like a new one, so whoever wants it meanwhile finds it there.
+        """
+        with self.changed:
+            entry = None if self._queue or self.is_off else next_move(self._room)
+            if entry is None or entry.nbytes > self.queue_limit or entry.extent is None:
+                return False
+            extent = entry.extent
+            self._room.index.pin(entry)
+        payload = self._read_back(entry, extent)
+        with self.changed:
+            free = entry.pins == 1 and entry.live and not self.is_off
+            free = free and self.queue_bytes + entry.nbytes <= self.queue_limit
+            if free and payload is not None:
+                entry.payload, entry.extent, self._current = payload, None, entry
+                self.queue_bytes += entry.nbytes
+                self._room.scratch.erase(extent)
+                self._room.scratch.free(extent)
+            self._room.index.unpin(entry)
+        if self._current is None:
+            return False
+        self._store(entry)
+        return True
+
+    def _read_back(self, entry: Entry, extent: Extent) -> tuple[memoryview, ...] | None:
+        """The tensors of a stored record; None if they can't be had, in which case the record is let go."""
+        held = bytearray(extent.length)
+        try:
+            self._room.scratch.read_into(extent.offset, memoryview(held))
+            header, tensors = decode(memoryview(held))
+            if header == entry.header and stored_checksum(held) == entry.checksum:
+                return tuple(tensors.values())
+            reason = "bad_record"
+        except (OSError, BadRecord) as error:
+            reason = "bad_record" if isinstance(error, BadRecord) else "read_error"
+        with self.changed:
+            self._drop(entry, reason)
+        return None
 
     def _write(self, entry: Entry) -> None:
         room = self._room

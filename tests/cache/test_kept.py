@@ -201,7 +201,7 @@ def test_planted_without_the_heads_checksum_an_id_that_flipped_is_believed(
     fill(first)
     first.close()
     spoil(file_of(tmp_path), 2 * ONE + 130, b"\xff")
-    stored = lambda head, more: struct.unpack_from("<I", head, 120)[0]  # noqa: E731
+    stored = lambda head: struct.unpack_from("<I", head, 120)[0]  # noqa: E731
     monkeypatch.setattr("mlxchat.cache.records._head_checksum", stored)
     assert open_store().stats().damaged == 0
 

@@ -18,6 +18,7 @@ from mlxchat.cache.store import Store, Submitted
 
 NAMESPACE = namespace_key({"weights": "none", "dtype": "F32"})
 MIB = 1024 * 1024
+GATE_PATIENCE_S = 300
 
 
 def io_error(number: int = errno.EIO) -> OSError:
@@ -50,7 +51,7 @@ class FaultyFiles(FileSystem):
     def pwritev(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
         self.arrived.set()
         self.held = True
-        assert self.gate.wait(30), "the test never opened the gate"
+        assert self.gate.wait(GATE_PATIENCE_S), "the test never opened the gate"
         self.held = False
         if self.write_crash is not None:
             raise self.write_crash
@@ -161,21 +162,26 @@ def entry_at(store: Store, place: Place, group: str = "global") -> Entry:
 def read_back(store: Store, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Read entries and assert that every byte that came is the right one: (those read, those that failed)."""
     got: list[dict[str, bytes]] = [{} for _ in entries]
+    arrived: list[int] = []
 
-    def sink_into(held: dict[str, bytes]):
+    def sink_into(number: int, held: dict[str, bytes]):
         def sink(tensors: dict[str, memoryview]) -> None:
             assert not held.keys() & tensors.keys()
+            if not held:
+                arrived.append(number)
             held.update({name: bytes(view) for name, view in tensors.items()})
 
         return sink
 
-    failed = store.read([(entry, sink_into(held)) for entry, held in zip(entries, got, strict=True)])
+    failed = store.read([(entry, sink_into(number, got[number])) for number, entry in enumerate(entries)])
     came = []
-    for entry, held in zip(entries, got, strict=True):
+    for number in arrived:
+        entry, held = entries[number], got[number]
         if entry not in failed:
             header = entry.header
             expected = payload(header.place, header.group, header.tensors)
             assert list(held) == [spec.name for spec in header.tensors]
             assert list(held.values()) == [bytes(view) for view in expected]
             came.append(entry)
+    assert len(came) + len(failed) == len(entries)
     return came, failed

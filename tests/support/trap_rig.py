@@ -55,7 +55,7 @@ class Rig:
     """Drivers on tiny models. Close it at the end."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._rng = np.random.default_rng(41)
         self._made: list[Driver] = []
 
@@ -73,7 +73,7 @@ class Rig:
     ) -> tuple[Driver, Driver]:
         """(with a store, from nothing each time) on an architecture of the parity matrix, or gemma3 of a window."""
         model = window_model(int(name.partition(":")[2])) if ":" in name else architecture(name)
-        folder = self._folder / str(len(self._made))
+        folder = self.folder / str(len(self._made))
         cached = Driver(model, folder, quantization=quantization, budget=budget, files=files)
         self._made.append(cached)
         return cached, Driver(model, None, off=True, quantization=quantization)
