@@ -56,6 +56,8 @@ def as_elements(ids: Ids, pictures: Sequence[Span]) -> Ids:
 class LiveCache:
     """The live KV of one sequence. `pictures` are those of its prompt; they stand for themselves in `ids`.
 
+    `owner` is the conversation's name, "" for a run that leaves nothing behind.
+
     ------------------------------- ownership -------------------------------
     Only the engine thread touches a LiveCache. `caches` are handed to the model, which writes rows and replaces
     states; everything else here changes through the methods below, each of which leaves
@@ -70,6 +72,7 @@ class LiveCache:
         self.leaves = flatten(caches)
         self.states: list[HeldState] = []
         self.pictures: Sequence[Span] = ()
+        self.owner = ""
         self._ids = np.empty(1024, np.int32)
         self._length = 0
 
