@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from . import forks
 from .counters import Counters, StoreStats
 from .files import FileSystem
 from .index import Entry, Index
+from .intake import Intake
+from .intake import Submitted as Submitted
 from .keeping import Keeping
 from .kept import KeptFile
 from .keys import Ids, Place
@@ -24,12 +26,11 @@ from .lookup import Match as Match
 from .lookup import match_exactly, matches_below
 from .reader import Job, Reader
 from .recall import Recall
-from .records import Buffer, RecordHeader, TensorSpec, payload_views
+from .records import Buffer, RecordHeader, TensorSpec
 from .room import Room
 from .scratch import ScratchFile
 from .writer import Report, Writer
 
-Submitted = Literal["queued", "present", "full", "too_large", "off"]
 _CLOSE_TIMEOUT_S: Final = 10.0
 
 
@@ -64,6 +65,7 @@ class Store:
         self._index = Index(self._scratch.free, reaches, now, self._scratch.erase)
         self._room = Room(self._index, self._scratch, self._counters, budget_bytes)
         self._writer = Writer(self._room, queue_bytes, on_trouble, clock)
+        self._intake = Intake(self._index, self._writer, self._counters)
         self._reader = Reader(self._index, self._scratch, self._counters)
         self._recall = Recall(self._reader, self._index, self._counters, on_trouble)
         self._keeping = Keeping(kept, self._room) if kept is not None else None
@@ -132,40 +134,7 @@ class Store:
         positions contradict each other.
         """
         header = RecordHeader(self.namespace, group, place, position, row_start, tuple(tensors), user)
-        views = tuple(payload_views(header, payload))
-        with self._index.lock:
-            self._index.link(place)
-            if self._is_present(header):
-                return "present"
-            answer = self._writer.admit(header.nbytes, wait, priority)
-            # Waiting lets the lock go: someone else may have brought the record meanwhile.
-            if answer == "queued" and self._is_present(header):
-                return "present"
-            if answer == "queued":
-                entry = Entry(header, views, priority, users={user} if user else set())
-                self._replace(entry)
-                self._index.insert(entry)
-                self._writer.put(entry)
-            else:
-                self._counters.dropped[answer] += 1
-        self._writer.report_failure()
-        return answer
-
-    def _is_present(self, header: RecordHeader) -> bool:
-        """Whether a record holds at least these rows; if so, its chain is refreshed."""
-        there = self._index.groups(header.place).get(header.group)
-        if there is None or there.header.row_start > header.row_start:
-            return False
-        self._index.use(header.user, [there])
-        self._index.touch([header.place])
-        return True
-
-    def _replace(self, entry: Entry) -> None:
-        """One with fewer rows goes; who used it uses the new one."""
-        there = self._index.groups(entry.header.place).get(entry.header.group)
-        if there is not None:
-            entry.users |= there.users
-            self._index.remove(there)
+        return self._intake.submit(header, payload, wait=wait, priority=priority)
 
     def pin(self, entries: Iterable[Entry]) -> None:
         """Keep the bytes of these entries; each pin is counted."""

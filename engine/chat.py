@@ -19,6 +19,7 @@ from .request import Request
 from .stats import RequestStats
 
 _numbers = itertools.count(1)
+_ahead_numbers = itertools.count(-1, -1)  # of work ahead of requests, so that requests count up by one
 
 
 def next_number() -> int:
@@ -89,7 +90,9 @@ class Chat:
         The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
         """
         self._ahead.cancelled.set()
-        self._ahead = AheadRequest(next_number(), self._name, tuple(self.messages), options, draft, least, self._day)
+        self._ahead = AheadRequest(
+            next(_ahead_numbers), self._name, tuple(self.messages), options, draft, least, self._day
+        )
         self._engine.prepare(self._ahead)
         return self._ahead
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
 from . import backend, guard, models, vision_loader
 from .image_reader import ImageReader
-from .kv_shape import cache_shape, context_limit
+from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
 from .vision_kind import has_vision
 from .weights import WeightFile, fingerprint, read_header
@@ -71,6 +71,8 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     files = [read_header(path) for path in models.weight_files(folder.path)]
     _check_memory(folder, config, files, expected_tokens)
     is_vision = vision_loader.loads_vision(config, files)
+    if is_vision:
+        vision_loader.check_weights(folder.name, files)
     processor, no_processor = None, ""
     with _quiet(), guard.view(folder) as shown, _named_errors(folder, "mlx-vlm" if is_vision else "mlx-lm"):
         if is_vision:
@@ -147,7 +149,7 @@ def _load_tokenizer(shown: Path, config: dict[str, Any]) -> Any:
     return load_tokenizer(
         shown,
         {"local_files_only": True, "trust_remote_code": False, **_template_of_old(shown)},
-        eos_token_ids=config.get("eos_token_id"),
+        eos_token_ids=config.get("eos_token_id", text_config(config).get("eos_token_id")),
     )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import ModelUnsupported
 from . import backend, guard
 from .vision_kind import has_vision
 from .weights import WeightFile
 
 _PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+_REWRITTEN = "F8_E8M0"
 _TOWER_NAMES = ("vision", "visual")
 
 
@@ -27,9 +28,18 @@ def loads_vision(config: dict[str, Any], files: Sequence[WeightFile]) -> bool:
     return any(word in name for file in files for name in file.tensors for word in _TOWER_NAMES)
 
 
+def check_weights(name: str, files: Sequence[WeightFile]) -> None:
+    """ModelUnsupported for weights that mlx-vlm reads only by rewriting their file in place."""
+    if any(tensor["dtype"] == _REWRITTEN for file in files for tensor in file.tensors.values()):
+        raise ModelUnsupported(
+            f"{name} has {_REWRITTEN} weights, which mlx-vlm loads by changing the file", "use another conversion of it"
+        )
+
+
 def load_vision_model(shown: Path) -> tuple[Any, dict[str, Any]]:
-    """mlx-vlm's module with its parameters evaluated in the backend's dtype, and config.json."""
+    """mlx-vlm's module with its parameters evaluated in the backend's dtype, and config.json as mlx-lm reads it."""
     import mlx.core as mx
+    from mlx_lm.utils import load_config  # with the end tokens of generation_config.json, as for text models
     from mlx_vlm.utils import load_model
 
     model = load_model(shown, lazy=True, trust_remote_code=False)
@@ -37,7 +47,7 @@ def load_vision_model(shown: Path) -> tuple[Any, dict[str, Any]]:
     if wanted is not None:
         model.set_dtype(getattr(mx, wanted))
     mx.eval(model.parameters())
-    return model, json.loads((shown / "config.json").read_text(encoding="utf-8"))
+    return model, load_config(shown)
 
 
 def load_processor(shown: Path) -> tuple[Any, str]:

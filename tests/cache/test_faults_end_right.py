@@ -133,7 +133,7 @@ def turns(driver: Driver, draw: Callable[[int], list[int]], between: Callable[[]
     _, first = driver.turn("a", prompt, reply, {PROMPT - 1: "stable_user"})
     if driver.store is not None:
         driver.drop_live("a")
-        driver.store.drain(10)
+        driver.store.drain(120)
     between()
     whole = prompt + reply + more
     _, second = driver.turn("a", whole, draw(REPLY), {len(whole) - 1: "stable_user"}, extra_cut=PROMPT + REPLY)

@@ -18,6 +18,7 @@ MODULES = (
     "files",
     "forks",
     "index",
+    "intake",
     "keeping",
     "kept",
     "kept_folder",

@@ -131,10 +131,10 @@ def test_an_engine_whose_tools_change_warns_once(tmp_path: Path) -> None:
 
 
 def test_an_engine_in_too_small_a_budget_says_so(tmp_path: Path) -> None:
-    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=100_000)
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=20_000)
     engine = ScriptedEngine(model_folder(tmp_path / "model"), tmp_path / "work", "Yes.", cache=cache, drop_live="1")
     try:
-        chat, notices = engine.chat("Be brief. " * 200), []
+        chat, notices = engine.chat("Be brief. " * 70), []
         for _ in range(12):
             events = list(chat.ask(user("Go on."), RequestOptions()))
             done(events)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from mlxchat.cache import writer
 from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.keys import BLOCK
+from mlxchat.cache.writer import Writer
 from mlxchat.engine import conversations
 from mlxchat.engine.conversations import Conversations
 from mlxchat.engine.options import CacheOptions
@@ -62,39 +62,42 @@ def drive(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
 # -- back-pressure and holes -----------------------------------------------------------------------------------
 
 
-def slow_disk(drive: Callable[..., Driver], model: Any, draw: Callable[[int], list[int]]) -> tuple[Driver, float]:
-    """A turn whose decode completes three blocks while the disk stands still and the queue is full."""
+def slow_disk(
+    drive: Callable[..., Driver], model: Any, draw: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> Driver:
+    """A turn whose decode completes two blocks while the disk stands still and the queue has room for one."""
     files = FaultyFiles()
-    driver = drive(model, queue=200_000, files=files)
+    driver = drive(model, files=files)
     prompt = draw(300)
     driver.turn("a", prompt, [], {299: "stable_user"})
     assert driver.store is not None
-    assert driver.store.drain(30)
+    assert driver.store.drain(60)
+    [block] = [entry for entry in driver.store._index if entry.header.place.is_block]
+    driver.store._writer.queue_limit = block.nbytes * 3 // 2
     files.gate.clear()
-    started = time.monotonic()
-    open_late = threading.Timer(60.0, files.gate.set)
-    open_late.start()
-    try:
-        driver.turn("a", [*prompt, *draw(2)], draw(800))
-        seconds = time.monotonic() - started
-        assert not files.gate.is_set(), "decode waited for the disk"
-    finally:
-        open_late.cancel()
-        files.gate.set()
-    return driver, seconds
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_wait_for_progress", lambda self: pytest.fail("decode waited for the disk"))
+        try:
+            driver.turn("a", [*prompt, *draw(2)], draw(480))
+        finally:
+            files.gate.set()
+    return driver
 
 
 def test_decode_never_waits_and_the_holes_are_filled_when_the_turn_ends(
-    drive: Callable[..., Driver], model: Callable[[str], Any], draw: Callable[[int], list[int]]
+    drive: Callable[..., Driver],
+    model: Callable[[str], Any],
+    draw: Callable[[int], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    driver, _ = slow_disk(drive, model("qwen3"), draw)
+    driver = slow_disk(drive, model("qwen3"), draw, monkeypatch)
     sequence = driver.sequence("a")
     assert sequence.holes, "the queue was never full"
     assert driver.store is not None
-    assert driver.store.drain(30)
+    assert driver.store.drain(120)
     holes, whole = set(sequence.holes), sequence.fed.tolist()
     driver.turn("a", [*whole, *draw(2)], [])  # a turn that the disk keeps up with
-    assert driver.store.drain(30)
+    assert driver.store.drain(120)
     assert sequence.holes == set()
     live = sequence.live
     assert live is not None
@@ -111,7 +114,7 @@ def test_planted_holes_that_nobody_remembers_stay_open(
 ) -> None:
     monkeypatch.setattr(Checkpointer, "_note_hole", lambda self, end: None)
     with pytest.raises(AssertionError, match="never full"):
-        test_decode_never_waits_and_the_holes_are_filled_when_the_turn_ends(drive, model, draw)
+        test_decode_never_waits_and_the_holes_are_filled_when_the_turn_ends(drive, model, draw, monkeypatch)
 
 
 def test_a_disk_that_hangs_is_waited_for_once(
@@ -125,7 +128,7 @@ def test_a_disk_that_hangs_is_waited_for_once(
     driver = drive(model("qwen3"), queue=200_000, files=files)
     files.gate.clear()
     try:
-        driver.turn("a", draw(2000), [])
+        driver.turn("a", draw(1600), [])
         assert driver.sequence("a").holes
     finally:
         files.gate.set()
@@ -143,7 +146,7 @@ def test_many_short_chats_keep_their_system_prompt(
     probe.turn("0", system + draw(500), [], {600: "system_end"})
     probe.drop_live("0")
     assert probe.store is not None
-    assert probe.store.drain(30)
+    assert probe.store.drain(120)
     one_chat = probe.store.stats().record_bytes
     driver = drive(model("gemma3_text"), budget=3 * one_chat)
     for number in range(10):
@@ -151,7 +154,7 @@ def test_many_short_chats_keep_their_system_prompt(
         driver.drop_live(str(number))
         driver.reuse.unpin(driver.sequence(str(number)))
         assert driver.store is not None
-        assert driver.store.drain(30)
+        assert driver.store.drain(120)
         assert stats.cached_tokens == (600 if number else 0)
     assert driver.store.stats().evictions > 0
 
@@ -164,7 +167,7 @@ def test_one_ever_longer_chat_keeps_its_global_layers(
     ids = draw(3000)
     wide.turn("a", ids, [])
     assert wide.store is not None
-    assert wide.store.drain(30)
+    assert wide.store.drain(120)
     by_group: dict[str, int] = {}
     for entry in wide.store._index:
         by_group[entry.header.group] = by_group.get(entry.header.group, 0) + entry.nbytes
@@ -175,8 +178,8 @@ def test_one_ever_longer_chat_keeps_its_global_layers(
         stats, _ = driver.turn("a", ids[:end], [], {end - 1: "stable_user"})
         driver.drop_live("a")
         assert driver.store is not None
-        assert driver.store.drain(30)
-        assert stats.cached_tokens == (end - 401 if turn else 0), f"turn {turn}"
+        assert driver.store.drain(120)
+        assert stats.cached_tokens == (end - 400 if turn else 0), f"turn {turn}"
     assert driver.store.stats().dropped == {}
     assert driver.store.stats().evictions > 0
 
@@ -194,7 +197,7 @@ def test_a_system_prompt_of_a_hundred_chats_is_stored_once(
         driver.sequence(str(number)).live = None
         driver.reuse.unpin(driver.sequence(str(number)))
     assert driver.store is not None
-    assert driver.store.drain(30)
+    assert driver.store.drain(120)
     blocks = [entry for entry in driver.store._index if entry.header.place.is_block]
     assert [entry.header.position for entry in sorted(blocks, key=lambda entry: entry.header.position)] == [256, 512]
     assert all(len(entry.users) == 100 for entry in blocks)
@@ -212,30 +215,25 @@ def test_bytes_written_are_those_of_the_tokens_kept(
     """At most 1.1 × the KV of kept tokens, two states and two tails a request; the same again writes nothing."""
     driver = drive(model(kind))
     assert driver.store is not None
-    history: list[int] = draw(400)
-    prompts = []
-    for _ in range(4):
-        prompts.append(list(history))
-        mark = {len(history) - 1: "stable_user"}
-        driver.turn("a", history, draw(300), mark, drops=True)
-        history += draw(250)
-    driver.drop_live("a")
-    assert driver.store.drain(30)
+    ids, replies = draw(1150), [draw(300) for _ in range(4)]
+
+    def chat(name: str) -> None:
+        for end, reply in zip(range(400, 1151, 250), replies, strict=True):
+            driver.turn(name, ids[:end], reply, {end - 1: "stable_user"}, drops=True)
+        driver.drop_live(name)
+
+    chat("a")
+    assert driver.store.drain(120)
     stats = driver.store.stats()
-    live = driver.reuse.fresh()
-    rows = row_bytes(driver, live)
+    rows = row_bytes(driver)
     state = max((e.nbytes for e in driver.store._index if e.header.group == "state"), default=0)
-    kept = rows * len(prompts[-1])
-    assert stats.bytes_written <= 1.1 * kept + len(prompts) * 2 * (state + rows * (BLOCK - 1))
-    before = stats.bytes_written
-    for prompt in prompts:
-        driver.turn("b", prompt, [], {len(prompt) - 1: "stable_user"})
-        driver.drop_live("b")
-    assert driver.store.drain(30)
-    assert driver.store.stats().bytes_written == before, "a second identical run"
+    assert stats.bytes_written <= 1.1 * rows * len(ids) + 4 * 2 * (state + rows * (BLOCK - 1))
+    chat("b")
+    assert driver.store.drain(120)
+    assert driver.store.stats().bytes_written == stats.bytes_written, "a second identical run"
 
 
-def row_bytes(driver: Driver, live: Any) -> int:
+def row_bytes(driver: Driver) -> int:
     """Bytes of KV that one token brings, over all layers that hold rows: from a stored block, without its head."""
     assert driver.store is not None
     whole = {e.header.group: e for e in driver.store._index if e.header.place.is_block and e.header.group != "state"}
@@ -293,7 +291,7 @@ def test_what_is_idle_for_too_long_leaves_memory_and_disk(
         known.of(name)
         driver.turn(name, ids[name], [])
         assert driver.store is not None
-        assert driver.store.drain(30)
+        assert driver.store.drain(120)
     clock.now = 70.0
     known.expire()
     assert known.known["a"].live is None
@@ -322,7 +320,7 @@ def test_a_deleted_chat_leaves_only_what_others_use(folder: Path, tmp_path: Path
         one, two = engine.chat(SYSTEM), engine.chat(SYSTEM)
         ask(one, "a " + SYSTEM)
         ask(two, "b " + SYSTEM)
-        engine.engine.call(lambda machinery: machinery.store.drain(30))
+        engine.engine.call(lambda machinery: machinery.store.drain(120))
         before = engine.engine.cache_report()
         assert before.conversations == 2
         assert engine.engine.forget(one.name) > 0

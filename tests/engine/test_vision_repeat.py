@@ -79,3 +79,16 @@ def test_the_bound_on_memory_holds(rigs: VisionRigs) -> None:
         assert features.nbytes <= features._most_bytes
     finally:
         features._most_bytes = most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["qwen3_vl", "lfm2_vl", "gemma4"])
+def test_prefill_with_pictures_peaks_near_that_of_words(rigs: VisionRigs, family: VisionFamily) -> None:
+    """Forty pictures in the steps of prefill, against as many tokens of words."""
+    rig = rigs(family)
+    pictures = [rig.picture(seed, 160, 120) for seed in range(40)]
+    shown = rig.ask(rig.chat("Memory."), says(rig.words(3000), *pictures))
+    assert shown.equal
+    assert shown.stats.images_encoded == 40
+    words = rig.ask(rig.chat("Words."), user(rig.words(shown.stats.prompt_tokens)))
+    assert shown.stats.peak_memory_bytes < 1.25 * words.stats.peak_memory_bytes

@@ -34,14 +34,14 @@ def stats(out: str) -> dict[str, Any]:
 def test_a_resumed_session_starts_warm_and_leaves_nothing_when_removed(model: Path, tmp_path: Path) -> None:
     program = Scripted(model, tmp_path, THOUGHT, saves=True)
     first = program.run("What is the capital? " + SYSTEM, "-s", SYSTEM, "--cache-persist", "--json")
-    session = first.json["session_id"]
+    session, fed = first.json["session_id"], program.log()
     second = program.run("-c", "Sure?", "--cache-persist", "--json")
     assert second.json["session_id"] == session
     now = stats(second.out)
     assert now["restore_kind"] in ("anchor", "block")
-    log = program.log()
-    prompt = log[1].prompt(now["prompt_tokens"])
-    assert log[1].prefilled(now["prompt_tokens"]) <= oracle_new(prompt, [log[0].ids]) + 4
+    [again] = program.log()
+    prompt = again.prompt(now["prompt_tokens"])
+    assert again.prefilled(now["prompt_tokens"]) <= oracle_new(prompt, [one.ids for one in fed]) + 4
     assert second.json["cache"]["store"]["kept"]
     assert second.json["cache"]["store"]["damaged"] == 0
     subprocess.run(

@@ -18,6 +18,7 @@ from mlxchat.cache.store import Store, Submitted
 
 NAMESPACE = namespace_key({"weights": "none", "dtype": "F32"})
 MIB = 1024 * 1024
+GATE_PATIENCE_S = 300
 
 
 def io_error(number: int = errno.EIO) -> OSError:
@@ -50,7 +51,7 @@ class FaultyFiles(FileSystem):
     def pwritev(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
         self.arrived.set()
         self.held = True
-        assert self.gate.wait(30), "the test never opened the gate"
+        assert self.gate.wait(GATE_PATIENCE_S), "the test never opened the gate"
         self.held = False
         if self.write_crash is not None:
             raise self.write_crash
