@@ -271,12 +271,12 @@ def test_the_engine_knows_a_bounded_number_of_conversations(monkeypatch: pytest.
     known = Conversations(Reuse(list, None, None, b"", off=True))
     numbers = []
     for number in range(20):
-        sequence = known.of(str(number))
+        sequence = known.of(str(number), "2026-01-02")
         known.leave_all_but(sequence)
         numbers.append(sequence.number)
     assert list(known.known) == ["15", "16", "17", "18", "19"]
     assert numbers == list(range(1, 21)), "a number is never given twice"
-    assert known.of("17") is known.known["17"]
+    assert known.of("17", "2026-01-02") is known.known["17"]
     assert list(known.known)[-1] == "17"
 
 
@@ -290,7 +290,7 @@ def test_what_is_idle_for_too_long_leaves_memory_and_disk(
     ids = {name: draw(600) for name in "ab"}
     for name, now in (("a", 0.0), ("b", 50.0)):
         clock.now = now
-        known.of(name)
+        known.of(name, "2026-01-02")
         driver.turn(name, ids[name], [])
         assert driver.store is not None
         assert driver.store.drain(120)
