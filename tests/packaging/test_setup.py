@@ -219,12 +219,14 @@ def test_make_chat_passes_words_as_they_are() -> None:
 
 
 def test_make_test_runs_the_two_processes() -> None:
-    lines = [line for line in dry_make("test").splitlines() if "pytest" in line]
+    assert dry_make("test").splitlines()[-1].endswith(" .ci/tests.sh")
+    assert dry_make("test-slow").splitlines()[-1].endswith(" .ci/tests.sh slow")
+    lines = [line for line in (ROOT / ".ci" / "tests.sh").read_text().splitlines() if "pytest" in line]
     assert len(lines) == 2
     assert lines[0].startswith("MLXCHAT_BLAS=off ")
-    assert '-m "exact and not slow"' in lines[0]
+    assert '-m "exact and $which"' in lines[0]
     assert "MLXCHAT_BLAS" not in lines[1]
-    assert '-m "real and not slow"' in lines[1]
+    assert '-m "real and $which"' in lines[1]
 
 
 def test_ci_calls_make_test_and_nothing_else() -> None:
