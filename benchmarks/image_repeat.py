@@ -1,6 +1,6 @@
 """What the same question about the same picture costs the second time, paired with the first, in one process.
 
-    python benchmarks/image_repeat.py [--families qwen3_vl,gemma3,lfm2_vl] [--pairs 8] [--scale 8]
+    python benchmarks/image_repeat.py [--families qwen3_vl,gemma3,lfm2_vl] [--pairs 8] [--scale 4]
 
 Each pair is a new picture and a text, over 1,000 tokens together, asked in one conversation and again in another, one
 token each. The models are the random ones of tests/support/vision_models.py, `--scale` times as wide; they measure
@@ -94,7 +94,7 @@ def measure(family: str, pairs: int, scale: int, work: Path) -> list[tuple[Run, 
         found = []
         for number in range(pairs + 1):
             picture = vision_models.save_picture(work / f"{family}-{number}.png", 640, 480, seed=number)
-            message = Message("user", (ImagePart(str(picture)), TextPart(f"{number}. " + WORDS * 40)))
+            message = Message("user", (ImagePart(str(picture)), TextPart(f"{number}. " + WORDS * 22)))
             first, second = host.ask(message), host.ask(message)
             assert first.prompt_tokens >= LEAST_TOKENS, first
             assert (first.images_encoded, second.images_encoded, second.prefill_tokens) == (1, 0, 1), second
@@ -109,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", default="qwen3_vl,gemma3,lfm2_vl")
     parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--scale", type=int, default=8)
+    parser.add_argument("--scale", type=int, default=4)
     args = parser.parse_args()
     columns = ("family", "prompt", "image", "first", "second", "picture", "encoded", "prefilled", "ratio")
     print(" ".join(f"{name:>10}" for name in columns))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from .keys import BLOCK, Chain, Ids, elements
+from .keys import BLOCK, Chain, Ids, Span, elements
 from .layers import Layout, RowGroup, flatten
 from .window import WindowKVCache
 
@@ -29,32 +29,10 @@ class HeldState:
         return sum(a.nbytes for leaf in self.arrays for a in leaf if a is not None)
 
 
-class Span(Protocol):
-    """A picture at the positions [start, end); `digest` tells it from others."""
-
-    @property
-    def start(self) -> int:
-        """Its first position."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """The position behind it."""
-        ...
-
-    @property
-    def digest(self) -> bytes:
-        """The hash that its elements are drawn from."""
-        ...
-
-
-def as_elements(ids: Ids, pictures: Sequence[Span]) -> Ids:
-    """What is compared and hashed of `ids` from position 0 on (int32 [n]): pictures by what they show."""
-    return elements(ids, [(span.start, span.end, span.digest) for span in pictures])
-
-
 class LiveCache:
     """The live KV of one sequence. `pictures` are those of its prompt; they stand for themselves in `ids`.
+
+    `owner` is the conversation's name, "" for a run that leaves nothing behind.
 
     ------------------------------- ownership -------------------------------
     Only the engine thread touches a LiveCache. `caches` are handed to the model, which writes rows and replaces
@@ -70,6 +48,7 @@ class LiveCache:
         self.leaves = flatten(caches)
         self.states: list[HeldState] = []
         self.pictures: Sequence[Span] = ()
+        self.owner = ""
         self._ids = np.empty(1024, np.int32)
         self._length = 0
 

@@ -28,17 +28,17 @@ class PictureRecords:
         self._store = store
         self._parent = hashlib.sha256(b"pictures" + store.namespace).digest()
 
-    def put(self, digest: bytes, arrays: Sequence[mx.array]) -> None:
-        """Keep a picture's arrays, evaluated ones. digest: 32 bytes."""
+    def put(self, digest: bytes, arrays: Sequence[mx.array], user: str = "") -> None:
+        """Keep a picture's arrays, evaluated ones, for a conversation. digest: 32 bytes."""
         place = self._place(digest)
-        if not self._store.accepts or self._store.contains(place, GROUP):
+        if not self._store.accepts or self._store.contains(place, GROUP, user):
             return
         tensors = [TensorSpec(str(i), DTYPE_NAMES[array.dtype], tuple(array.shape)) for i, array in enumerate(arrays)]
         payload = [host_view(array).tobytes() for array in arrays]
-        self._store.submit(place, GROUP, place.length, place.length, tensors, payload, wait=True)
+        self._store.submit(place, GROUP, place.length, place.length, tensors, payload, wait=True, user=user)
 
-    def get(self, digest: bytes) -> list[mx.array] | None:
-        """A picture's arrays as they were put, None if there is no good record of them."""
+    def get(self, digest: bytes, user: str = "") -> list[mx.array] | None:
+        """A picture's arrays as they were put, which a conversation uses now; None if there is no good record."""
         place = self._place(digest)
         match = self._store.block(place.parent, place.elements)
         entry = match.groups.get(GROUP) if match is not None else None
@@ -52,7 +52,7 @@ class PictureRecords:
 
         if self._store.read([(entry, copy)]):
             return None
-        self._store.touch([place])
+        self._store.touch([place], [entry], user)
         return arrays
 
     def _place(self, digest: bytes) -> Place:

@@ -75,15 +75,16 @@ class ImageReader:
         picture. Raises InputError or DataError if it can't be read, ModelUnsupported if the processor can't take it.
         """
         known = self._seen.get(id(part))
-        digest = known[1] if known is not None and known[0]() is part else self._sources.get(_source_key(part.source))
+        bound = known is not None and known[0]() is part
+        digest = known[1] if known is not None and bound else self._sources.get(_source_key(part.source))
         layout = self._layouts.get(digest) if digest is not None else None
         if layout is None:
             layout = self._lay_out(open_picture(part.source))
-        if known is None or known[0]() is not part:
+        if not bound:
             self._seen[id(part)] = weakref.ref(part), layout.digest
             weakref.finalize(part, self._seen.pop, id(part), None)
+            _remember(self._sources, _source_key(part.source), layout.digest)
         _remember(self._layouts, layout.digest, layout)
-        _remember(self._sources, _source_key(part.source), layout.digest)
         return layout
 
     def arrays(self, digest: bytes, source: str) -> dict[str, mx.array]:

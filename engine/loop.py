@@ -84,6 +84,7 @@ class EngineLoop:
                 request.cancelled.set()
         while any(run.request.conversation == conversation for run in self.active):
             self.step()
+        self._turns.forget_pictures(conversation)
         return self.conversations.forget(conversation)
 
     # -- schedule → run → record -------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class Reuse:
             sequence.live = self.fresh()
         else:
             sequence.live = self._restored(sequence, ids, len(ids) - 1, stats, pictures)
-        sequence.pictures = sequence.live.pictures = pictures
+        self._hand_over(sequence, pictures)
         position = sequence.live.length
         sequence.holes = {block for block in sequence.holes if (block + 1) * BLOCK <= position}
         stats.prefill_tokens = len(ids) - position
@@ -111,6 +111,13 @@ class Reuse:
         # What had to be taken back: of the live sequence, or of what this conversation last held.
         stats.rewind_tokens = max(0, (before or len(sequence.fed)) - kept) if sequence.fed.size else 0
         return sequence.live
+
+    @staticmethod
+    def _hand_over(sequence: Conversation, pictures: Sequence[ImageSpan]) -> None:
+        """What the calls to come must know of the sequence."""
+        assert sequence.live is not None
+        sequence.pictures = sequence.live.pictures = pictures
+        sequence.live.owner = sequence.name
 
     def fresh(self) -> LiveCache:
         """An empty live cache."""
@@ -218,7 +225,7 @@ class Reuse:
         """
         before, cost = sequence.live.length if sequence.live is not None else 0, RequestStats()
         sequence.live = self._restored(sequence, ids, len(ids), cost, pictures)
-        sequence.pictures = sequence.live.pictures = pictures
+        self._hand_over(sequence, pictures)
         position, advance = sequence.live.length, sequence.advance
         if advance is None or position < advance.start:
             before = advance.before if advance is not None else before

@@ -76,7 +76,7 @@ class ModelRunner:
         self.log.add(request, sequence, start, ids, pictures)
         logits: mx.array
         if isinstance(self._model, VisionModel):
-            logits = self._model(ids, live.caches, start, pictures)
+            logits = self._model(ids, live.caches, start, pictures, None if sequence == UNLOGGED else live.owner)
         else:
             logits = self._model(ids[None], cache=live.caches)
         live.drop_views()

@@ -31,7 +31,7 @@ from .scripted import Gate, Script
 from .switches import Switches
 from .template_files import resolve as resolve_template
 from .turn import TurnBuilder
-from .vision_features import FeatureCache
+from .vision_features import MOST_BYTES, FeatureCache
 from .vision_model import VisionModel, placeholder_id, sees_whole_pictures
 
 _PATIENCE_S: Final = 30.0  # at the end, for the disk to take what the next program will want
@@ -142,7 +142,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
 def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> VisionModel:
     """The calls of a model of mlx-vlm; what its vision tower made is kept with the KV, in the same store."""
     records = PictureRecords(reuse.store) if reuse.store is not None else None
-    return VisionModel(model.model, reader, FeatureCache(records))
+    return VisionModel(model.model, reader, FeatureCache(records, MOST_BYTES if reuse.works else 0))
 
 
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:

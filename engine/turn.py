@@ -130,6 +130,13 @@ class TurnBuilder:
         """At the end of a request: pictures whose features or KV were there already need no pixels."""
         if self._renderer.images is not None:
             self._renderer.images.forget_arrays()
+        if self._vision is not None:
+            self._vision.forget_apart()
+
+    def forget_pictures(self, conversation: str) -> None:
+        """The conversation is deleted: let go of what the vision tower made for it alone."""
+        if self._vision is not None:
+            self._vision.features.forget(conversation)
 
     def _check_pictures(self, request: Request) -> None:
         if self._renderer.images is None and any(
@@ -186,12 +193,12 @@ class TurnBuilder:
     @contextmanager
     def counting_pictures(self, stats: RequestStats) -> Iterator[None]:
         """Around a call that prefills: what the vision tower had to do for it."""
-        features = self._vision.features if self._vision is not None else None
-        before = (features.encoded, features.reused) if features is not None else (0, 0)
+        vision = self._vision
+        before = vision.work if vision is not None else (0, 0)
         yield
-        if features is not None:
-            stats.images_encoded += features.encoded - before[0]
-            stats.image_features_reused += features.reused - before[1]
+        if vision is not None:
+            stats.images_encoded += vision.work[0] - before[0]
+            stats.image_features_reused += vision.work[1] - before[1]
 
     # -- during ------------------------------------------------------------------------------------------------
 

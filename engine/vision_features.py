@@ -47,7 +47,8 @@ class ImageFeatures:
 class FeatureCache:
     """In memory, least recently used first out, bounded in bytes; and in the store, if there is one.
 
-    `encoded` and `reused` count what `get` had to do, ever.
+    A picture is kept for the conversations that it was fed in: when the last of them is deleted, so is it. `encoded`
+    and `reused` count what `get` had to do, ever.
     """
 
     def __init__(self, records: PictureRecords | None = None, most_bytes: int = MOST_BYTES) -> None:
@@ -56,28 +57,50 @@ class FeatureCache:
         self._records = records
         self._most_bytes = most_bytes
         self._kept: OrderedDict[bytes, ImageFeatures] = OrderedDict()
+        self._users: dict[bytes, set[str]] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes held in memory."""
         return sum(features.nbytes for features in self._kept.values())
 
-    def get(self, digest: bytes, encode: Callable[[], ImageFeatures], *, again: bool = False) -> ImageFeatures:
-        """The features of a picture, encoded now if they aren't held. `again`: for a later part of the same picture."""
-        features = self._kept.get(digest) or self._stored(digest)
+    def get(
+        self, digest: bytes, encode: Callable[[], ImageFeatures], user: str = "", *, again: bool = False
+    ) -> ImageFeatures:
+        """The features of a picture for a conversation, encoded now if they aren't held.
+
+        again    for a later part of the same picture
+        """
+        features = self._kept.get(digest) or self._stored(digest, user)
         if features is None:
             features = encode()
             self.encoded += 1
-            if self._records is not None:
-                self._records.put(digest, features.arrays)
         else:
             self.reused += not again
+        if self._records is not None and not again:
+            self._records.put(digest, features.arrays, user)
         self._kept[digest] = features
         self._kept.move_to_end(digest)
+        self._users.setdefault(digest, set()).add(user)
         while self.nbytes > self._most_bytes and len(self._kept) > 1:
-            self._kept.popitem(last=False)
+            self._drop(next(iter(self._kept)))
         return features
 
-    def _stored(self, digest: bytes) -> ImageFeatures | None:
-        arrays = self._records.get(digest) if self._records is not None else None
+    def forget(self, user: str) -> None:
+        """The conversation is deleted: let go of what only it used. Its records go with the store's."""
+        for digest, users in list(self._users.items()):
+            users.discard(user)
+            if not users:
+                self._drop(digest)
+
+    def clear(self) -> None:
+        """Let go of everything in memory."""
+        self._kept.clear()
+        self._users.clear()
+
+    def _drop(self, digest: bytes) -> None:
+        del self._kept[digest], self._users[digest]
+
+    def _stored(self, digest: bytes, user: str) -> ImageFeatures | None:
+        arrays = self._records.get(digest, user) if self._records is not None else None
         return ImageFeatures.of(arrays) if arrays is not None else None

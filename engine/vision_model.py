@@ -31,18 +31,31 @@ class VisionModel:
     def __init__(self, model: Any, reader: ImageReader | None, features: FeatureCache) -> None:
         self.reader = reader
         self.features = features
+        self._apart = FeatureCache(most_bytes=0)
         self.whole = sees_whole_pictures(model)
         self._model = model
         self._several_dimensions = hasattr(model.language_model, "get_rope_index")
 
-    def __call__(self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan]) -> mx.array:
+    @property
+    def work(self) -> tuple[int, int]:
+        """How many pictures were encoded so far, and how many were fed that didn't need to be."""
+        return self.features.encoded + self._apart.encoded, self.features.reused + self._apart.reused
+
+    def forget_apart(self) -> None:
+        """Let go of what a run that leaves nothing behind has made."""
+        self._apart.clear()
+
+    def __call__(
+        self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan], user: str | None = ""
+    ) -> mx.array:
         """Feed `ids` (uint32 [S]) at position `start`; lazy logits [1, S, vocabulary].
 
         spans    all pictures of the sequence, those before `start` too: positions count on from them
+        user     the conversation; None for a run that finds nothing and leaves nothing behind
         """
         end = start + ids.size
         met = overlapping(spans, start, end)
-        inputs: dict[str, Any] = self._embedded(ids, start, met) if met else {}
+        inputs: dict[str, Any] = self._embedded(ids, start, met, user) if met else {}
         if self._several_dimensions:
             inputs["position_ids"] = mx.array(rope_positions(spans, start, end)[:, None, :])
             self._forget_positions()
@@ -55,7 +68,7 @@ class VisionModel:
         language = self._model.language_model
         language._rope_deltas = language._position_ids = None
 
-    def _embedded(self, ids: mx.array, start: int, spans: list[ImageSpan]) -> dict[str, Any]:
+    def _embedded(self, ids: mx.array, start: int, spans: list[ImageSpan], user: str | None) -> dict[str, Any]:
         """The call's inputs with the pictures' rows in their places."""
         text = self._model.get_input_embeddings(ids[None], None)
         embeds, per_layer = text.inputs_embeds, text.per_layer_inputs
@@ -65,7 +78,8 @@ class VisionModel:
             low, high = max(start, span.start), min(start + ids.size, span.end)
             here, rows = slice(low - start, high - start), slice(low - span.start, high - span.start)
             encode = partial(self.encode, span)
-            features = self.features.get(span.digest, encode, again=start > span.start)
+            kept = self.features if user is not None else self._apart
+            features = kept.get(span.digest, encode, user or "", again=start > span.start)
             embeds[:, here] = features.embeds[:, rows]
             if features.per_layer is not None:
                 per_layer[:, here] = features.per_layer[:, rows]

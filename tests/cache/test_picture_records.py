@@ -72,7 +72,7 @@ def test_a_damaged_record_is_a_miss(store: Store, monkeypatch: pytest.MonkeyPatc
     place = records._place(DIGEST)
     entry = store.block(place.parent, place.elements).groups[GROUP]  # type: ignore[union-attr]
     entry.checksum ^= 1
-    monkeypatch.setattr(store, "_on_trouble", lambda line: None)
+    monkeypatch.setattr(store._recall, "_on_trouble", lambda line: None)
     assert records.get(DIGEST) is None
     records.put(DIGEST, _arrays())
     assert records.get(DIGEST) is not None

@@ -21,7 +21,8 @@ from support.vision_rig import OPTIONS, RECURRENT, WHOLE, Seen, VisionRig, Visio
 pytestmark = pytest.mark.exact
 
 QUICK: tuple[VisionFamily, ...] = ("qwen3_vl", "gemma3", "lfm2_vl")
-"""Grids of positions and deepstack; pictures seen whole and windows; recurrent layers. The others are for test-slow."""
+"""Grids of positions and deepstack; pictures seen whole and windows; recurrent layers. The others are for test-slow, and
+what stays in memory of all but the first."""
 
 
 def families(
@@ -31,7 +32,7 @@ def families(
     found = []
     for family in filter(applies, FAMILIES):
         for drop_live in (False, True):
-            marks = () if family in quick else (pytest.mark.slow,)
+            marks = () if family in quick and (drop_live or family == quick[0]) else (pytest.mark.slow,)
             name = f"{family}-{'dropped' if drop_live else 'live'}"
             found.append(pytest.param((family, drop_live), id=name, marks=marks))
     return pytest.mark.parametrize("rig", found, indirect=True, scope="module")

@@ -23,36 +23,42 @@ QUICK: tuple[VisionFamily, ...] = ("qwen3_vl", "gemma3")
 class PositionsLost(VisionModel):
     """The pictures before a restored position no longer count: the rope delta is lost."""
 
-    def __call__(self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan]) -> mx.array:
-        return super().__call__(ids, caches, start, [span for span in spans if span.end > start])
+    def __call__(
+        self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan], user: str | None = ""
+    ) -> mx.array:
+        return super().__call__(ids, caches, start, [span for span in spans if span.end > start], user)
 
 
 class PositionsLocal(VisionModel):
     """Positions counted from the restored position on, instead of from the prompt's start."""
 
-    def __call__(self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan]) -> mx.array:
+    def __call__(
+        self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan], user: str | None = ""
+    ) -> mx.array:
         real = vision_model.rope_positions
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(vision_model, "rope_positions", lambda spans, low, high: real(spans, low, high) - low)
-            return super().__call__(ids, caches, start, spans)
+            return super().__call__(ids, caches, start, spans, user)
 
 
 class DeepstackLost(VisionModel):
     """What the library does with features that it is handed: the first layers no longer see the picture."""
 
-    def _embedded(self, ids: mx.array, start: int, spans: list[ImageSpan]) -> dict[str, Any]:
-        inputs = super()._embedded(ids, start, spans)
+    def _embedded(self, ids: mx.array, start: int, spans: list[ImageSpan], user: str | None) -> dict[str, Any]:
+        inputs = super()._embedded(ids, start, spans, user)
         return {name: value for name, value in inputs.items() if name != "deepstack_visual_embeds"}
 
 
 class MaskLost(VisionModel):
     """The picture's positions see only what is before them."""
 
-    def __call__(self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan]) -> mx.array:
+    def __call__(
+        self, ids: mx.array, caches: list[Any], start: int, spans: Sequence[ImageSpan], user: str | None = ""
+    ) -> mx.array:
         real = picture_mask._open
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(picture_mask, "_open", lambda mask, *more: mask)
-            logits = super().__call__(ids, caches, start, spans)
+            logits = super().__call__(ids, caches, start, spans, user)
         assert picture_mask._open is real
         return logits
 

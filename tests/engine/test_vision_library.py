@@ -16,7 +16,7 @@ from support.vision_models import FAMILIES, VisionFamily
 from support.vision_rig import MROPE, WHOLE, Seen, VisionRig, VisionRigs, says
 
 pytestmark = pytest.mark.exact
-QUICK: tuple[VisionFamily, ...] = ("qwen3_vl", "gemma3", "gemma4", "lfm2_vl")
+QUICK: tuple[VisionFamily, ...] = ("qwen3_vl", "gemma4", "lfm2_vl")
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mlxchat.engine.messages import ImagePart, user
+from mlxchat.cache.picture_records import PictureRecords
+from mlxchat.engine.chat import next_number
+from mlxchat.engine.events import TurnFailed
+from mlxchat.engine.messages import ImagePart, Message, user
+from mlxchat.engine.request import Request
 from mlxchat.engine.vision_features import FeatureCache
+from support.rewind_rig import _asked
 from support.vision_models import FAMILIES, VisionFamily, save_picture
-from support.vision_rig import VisionRigs, says
+from support.vision_rig import OPTIONS, VisionRigs, says
 
 pytestmark = pytest.mark.exact
 
@@ -42,7 +47,7 @@ def test_features_come_back_from_disk(rigs: VisionRigs) -> None:
 
     def forget(machinery: object) -> None:
         features: FeatureCache = machinery.runner._model.features  # type: ignore[attr-defined]
-        features._kept.clear()
+        features.clear()
         machinery.store.drain(10)  # type: ignore[attr-defined]
 
     rig.cached.engine.call(forget)
@@ -52,20 +57,27 @@ def test_features_come_back_from_disk(rigs: VisionRigs) -> None:
 
 
 def test_the_picture_stays_what_it_was_when_its_file_changes(rigs: VisionRigs, tmp_path: Path) -> None:
+    """As long as what was made of it is there; after that, one line says so."""
     rig = rigs("qwen3_vl")
     part = ImagePart(str(save_picture(tmp_path / "a.png", 100, 100, seed=1)))
     chat = rig.chat("Changing.")
-    first = rig.ask(chat, says("What is it?", part))
+    reply = rig.cached.encode("a cache<|im_end|>")
+
+    def shown(message: Message) -> list[bytes]:
+        rig.cached.hear(chat.ask(message, OPTIONS), reply)
+        return [span.digest for span in rig.cached.prompts[-1].pictures]
+
+    (first,) = shown(says("What is it?", part))
     save_picture(tmp_path / "a.png", 120, 140, seed=2)
-    second = rig.ask(chat, user("Sure?"))
-    assert second.equal
-    assert second.prompt.pictures[0].digest == first.prompt.pictures[0].digest
-    third = rig.ask(chat, says("And now?", replace(part)))
-    assert third.equal
-    digests = [span.digest for span in third.prompt.pictures]
-    assert digests[0] == first.prompt.pictures[0].digest != digests[1]
+    assert shown(user("Sure?")) == [first]
+    digests = shown(says("And now?", replace(part)))
+    assert digests[0] == first != digests[1]
     (tmp_path / "a.png").unlink()
-    assert rig.ask(chat, user("It is gone.")).equal
+    assert shown(user("It is gone.")) == digests
+    request = Request(next_number(), "apart", tuple(chat.messages[:-1]), OPTIONS, uncached=True)
+    *_, failed = _asked(rig.cached.engine, request)
+    assert isinstance(failed, TurnFailed)
+    assert "a.png" in failed.error.message
 
 
 def test_the_bound_on_memory_holds(rigs: VisionRigs) -> None:
@@ -79,6 +91,36 @@ def test_the_bound_on_memory_holds(rigs: VisionRigs) -> None:
         assert features.nbytes <= features._most_bytes
     finally:
         features._most_bytes = most
+
+
+def test_a_deleted_conversation_takes_its_pictures_along(rigs: VisionRigs) -> None:
+    rig = rigs("qwen3_vl")
+    machinery = rig.cached.machinery
+    one, other = rig.chat("Deleted."), rig.chat("Stays.")
+    alone, shared = rig.picture(20), rig.picture(21)
+    rig.ask(one, says("What are they?", alone, shared))
+    rig.ask(other, says("What is it?", shared))
+
+    def there(picture: ImagePart) -> bool:
+        digest = machinery.renderer.images.prepare(picture).digest  # type: ignore[union-attr]
+        records = PictureRecords(machinery.store)  # type: ignore[arg-type]
+        features: FeatureCache = machinery.runner._model.features
+        return digest in features._kept or records.get(digest) is not None
+
+    assert rig.cached.engine.call(lambda _: (there(alone), there(shared))) == (True, True)
+    rig.cached.engine.call(lambda machinery: machinery.loop.forget(one._name))
+    assert rig.cached.engine.call(lambda _: (there(alone), there(shared))) == (False, True)
+
+
+def test_a_run_that_leaves_nothing_behind_encodes_for_itself(rigs: VisionRigs) -> None:
+    rig = rigs("qwen3_vl")
+    message = says("What is it?", rig.picture(22))
+    rig.ask(rig.chat("Apart."), message)
+    request = Request(next_number(), "apart", (message,), OPTIONS, uncached=True)
+    done = rig.cached.hear(_asked(rig.cached.engine, request), rig.cached.encode("a cache<|im_end|>"))
+    assert (done.stats.images_encoded, done.stats.image_features_reused) == (1, 0)
+    vision = rig.cached.machinery.runner._model
+    assert vision._apart.nbytes == 0
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from support.vision_models import FAMILIES, VisionFamily
 
 pytestmark = pytest.mark.exact
 
-QUICK: tuple[VisionFamily, ...] = ("qwen3_5", "gemma4")
+QUICK: tuple[VisionFamily, ...] = ("qwen3_5",)
 every_family = pytest.mark.parametrize(
     "family", [pytest.param(one, marks=() if one in QUICK else (pytest.mark.slow,)) for one in FAMILIES]
 )
