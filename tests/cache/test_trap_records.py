@@ -260,6 +260,7 @@ def test_report(name: str, rig: Rig) -> None:
     TRAPS.rows[name].row(rig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), TRAPS.planted)
 def test_report_is_red_under_its_fault(name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.planted = True

@@ -178,7 +178,7 @@ def omlx_825_all_layers_or_none(rig: Rig) -> None:
 def omlx_1427_short_tool_turns_hit(rig: Rig) -> None:
     drivers = rig.pair("gemma3")
     prompt = rig.draw(300)
-    for turn in range(4):
+    for turn in range(3):
         said = rig.draw(2)
         stats = asked(drivers, "a", prompt, said)
         assert stats.prefill_tokens == (300 if turn == 0 else 298)
@@ -189,17 +189,17 @@ def omlx_1427_short_tool_turns_hit(rig: Rig) -> None:
 @TRAPS.add("ollama#18267", trap_faults.large_blocks)
 def ollama_18267_any_position_can_be_gone_back_to(rig: Rig) -> None:
     drivers = rig.pair("gemma3")
-    prompt = rig.draw(900)
+    prompt = rig.draw(600)
     asked(drivers, "a", prompt, [])
     drivers[0].drop_live("a")
-    for position in (899, 700, 513, 257):  # no mark is at any of them
+    for position in (599, 300):  # no mark is at any of them
         stats = asked(drivers, f"at {position}", [*prompt[:position], *rig.draw(40)], [])
         assert stats.prefill_tokens == 40
 
 
 @TRAPS.add("mlx-engine: window 128 of GPT-OSS", trap_faults.captured_in_ring_order)
 def mlx_engine_windows_smaller_than_a_block_are_saved_in_decode(rig: Rig) -> None:
-    for width in (128, 320):  # 512 and 1024: test_windows.py
+    for width in (128,):  # 320, 512 and 1024: test_windows.py
         drivers = rig.pair(f"gemma3:{width}")
         prompt, said = rig.draw(250), rig.draw(270)
         drivers[0].turn("a", prompt, said)
@@ -246,6 +246,7 @@ def test_report(name: str, rig: Rig) -> None:
     TRAPS.rows[name].row(rig)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), TRAPS.planted)
 def test_report_is_red_under_its_fault(name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.planted = True

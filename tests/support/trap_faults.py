@@ -10,6 +10,7 @@ import numpy as np
 from mlxchat.cache import checkpoint, lookup, planner, reader, restore
 from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.index import Index
+from mlxchat.cache.intake import Intake
 from mlxchat.cache.layers import row_bytes
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.planner import Coverage, Planner
@@ -145,7 +146,7 @@ def large_blocks(monkeypatch: Any) -> None:
     monkeypatch.setattr(
         Planner,
         "plan",
-        lambda self, ids, keys, live, limit, common: real(self, ids, keys, live, limit // 1024 * 1024, common),
+        lambda self, ids, keys, live, limit, *more: real(self, ids, keys, live, limit // 1024 * 1024, *more),
     )
 
 
@@ -188,7 +189,7 @@ def oldest_first(monkeypatch: Any) -> None:
 
 def written_again(monkeypatch: Any) -> None:
     monkeypatch.setattr(Store, "contains", lambda *given: False)
-    monkeypatch.setattr(Store, "_is_present", lambda self, header: False)
+    monkeypatch.setattr(Intake, "_is_present", lambda self, header: False)
 
 
 def dropped_reasoning_written(monkeypatch: Any) -> None:
