@@ -42,12 +42,15 @@ def check_code(folder: ModelFolder) -> dict[str, Any]:
     if not isinstance(model_type, str) or not model_type:
         raise ModelUnsupported(f"{folder.name}'s config.json names no model_type", "give the folder of an MLX model")
     if not is_supported(model_type) and not (has_vision(config) and is_vision_architecture(config)):
-        if "auto_map" in config:
+        if "auto_map" in config and not is_vision_architecture(config):
             raise ModelRefused(
                 f"{folder.name} ({model_type}) would need the Python code in its folder, which mlxchat never runs",
                 "use a model whose architecture mlx-lm or mlx-vlm has",
             )
-        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", "a newer mlx-lm may have it")
+        hint = "a newer mlx-lm may have it"
+        if is_vision_architecture(config):
+            hint = "mlx-vlm has it, but nothing here says how it sees: config.json has no vision_config"
+        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", hint)
     return config
 
 
