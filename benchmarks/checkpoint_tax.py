@@ -4,8 +4,8 @@
 
 Both engines run in one process on the same weights and say the same words (a script in place of sampling, the KV is
 real). The prompt is short, so that --tokens 256 completes one block. Words differ from pair to pair: each block is new
-and is written (a template that would drop the reply as reasoning is refused). Only the decode is timed. The bar is 1.02. Beside the ratio: the CPU seconds of the writer's and the
-reader's threads, and the bytes they moved.
+and is written; a template that would drop the reply as reasoning is refused. Only the decode is timed. The bar is 1.02.
+Beside the ratio: the CPU seconds of the writer's and the reader's threads, and the bytes they moved.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,3 +159,27 @@ class Place:
         if not self.is_block:
             raise ValueError("only a full block has a key")
         return block_key(self.parent, self.ids)
+
+
+class Span(Protocol):
+    """A picture at the positions [start, end); `digest` tells it from others."""
+
+    @property
+    def start(self) -> int:
+        """Its first position."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """The hash that its elements are drawn from."""
+        ...
+
+
+def as_elements(ids: Ids, pictures: Sequence[Span]) -> Ids:
+    """What is compared and hashed of `ids` from position 0 on (int32 [n]): pictures by what they show."""
+    return elements(ids, [(span.start, span.end, span.digest) for span in pictures])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from .keys import BLOCK, Chain, Ids, elements
+from .keys import BLOCK, Chain, Ids, Span, elements
 from .layers import Layout, RowGroup, flatten
 from .window import WindowKVCache
 
@@ -27,30 +27,6 @@ class HeldState:
     def nbytes(self) -> int:
         """Bytes that this reference keeps alive."""
         return sum(a.nbytes for leaf in self.arrays for a in leaf if a is not None)
-
-
-class Span(Protocol):
-    """A picture at the positions [start, end); `digest` tells it from others."""
-
-    @property
-    def start(self) -> int:
-        """Its first position."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """The position behind it."""
-        ...
-
-    @property
-    def digest(self) -> bytes:
-        """The hash that its elements are drawn from."""
-        ...
-
-
-def as_elements(ids: Ids, pictures: Sequence[Span]) -> Ids:
-    """What is compared and hashed of `ids` from position 0 on (int32 [n]): pictures by what they show."""
-    return elements(ids, [(span.start, span.end, span.digest) for span in pictures])
 
 
 class LiveCache:

@@ -14,9 +14,9 @@ from itertools import takewhile
 from typing import Literal
 
 from .index import Entry
-from .keys import BLOCK, Ids
+from .keys import BLOCK, Ids, Span
 from .layers import Layout, RowGroup
-from .live import LiveCache, Span
+from .live import LiveCache
 from .store import Store
 from .trie import common_prefix
 

@@ -90,7 +90,9 @@ class Chat:
         The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
         """
         self._ahead.cancelled.set()
-        self._ahead = AheadRequest(next(_ahead_numbers), self._name, tuple(self.messages), options, draft, least, self._day)
+        self._ahead = AheadRequest(
+            next(_ahead_numbers), self._name, tuple(self.messages), options, draft, least, self._day
+        )
         self._engine.prepare(self._ahead)
         return self._ahead
 

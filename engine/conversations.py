@@ -32,11 +32,15 @@ class Conversations:
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def of(self, name: str, day: str) -> Sequence:
-        """The sequence of a conversation, a new one begun on `day` (ISO) if it isn't known; now the current one."""
+    def of(self, name: str, day: str | None = None) -> Sequence:
+        """The sequence of a conversation, now the current one; if it isn't known, a new one begun on `day` (ISO).
+
+        day     None: today
+        """
         sequence = self.known.get(name)
         if sequence is None:
-            sequence = self.known[name] = Sequence(next(self._numbers), name, date=day)
+            sequence = self.known[name] = Sequence(next(self._numbers), name)
+            sequence.date = day or sequence.date
         self.known.move_to_end(name)
         sequence.used_at = self._clock()
         return sequence

@@ -30,7 +30,8 @@ _MODEL_CLASS = re.compile(r"^(?:class Model\b|from \S+ import .*\bModel\b)", re.
 def check_code(folder: ModelFolder) -> dict[str, Any]:
     """The folder's config, if nothing in it needs the folder's own code; ModelRefused or ModelUnsupported if it does.
 
-    `model_file` is always refused. `auto_map` is ignored where mlx-lm knows the architecture, refused elsewhere.
+    `model_file` is always refused. `auto_map` is ignored where mlx-lm or mlx-vlm knows the architecture,
+    refused elsewhere.
     """
     config = read_config(folder.path)
     if config.get("model_file") is not None:
@@ -41,16 +42,21 @@ def check_code(folder: ModelFolder) -> dict[str, Any]:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ModelUnsupported(f"{folder.name}'s config.json names no model_type", "give the folder of an MLX model")
-    if not is_supported(model_type) and not (has_vision(config) and is_vision_architecture(config)):
-        if "auto_map" in config and not is_vision_architecture(config):
+    if is_supported(model_type):
+        return config
+    seen = is_vision_architecture(config)
+    if seen and not has_vision(config):
+        raise ModelUnsupported(
+            f"{folder.name} is of an architecture for pictures ({model_type}), and its config.json has no vision part",
+            "fetch the model again, or another conversion with its vision_config",
+        )
+    if not seen:
+        if "auto_map" in config:
             raise ModelRefused(
                 f"{folder.name} ({model_type}) would need the Python code in its folder, which mlxchat never runs",
                 "use a model whose architecture mlx-lm or mlx-vlm has",
             )
-        hint = "a newer mlx-lm may have it"
-        if is_vision_architecture(config):
-            hint = "mlx-vlm has it, but nothing here says how it sees: config.json has no vision_config"
-        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", hint)
+        raise ModelUnsupported(f"mlx-lm has no architecture {model_type}", "a newer mlx-lm may have it")
     return config
 
 

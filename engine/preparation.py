@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager
 import mlx.core as mx
 import numpy as np
 
-from ..cache.keys import Ids
-from ..cache.live import as_elements
+from ..cache.keys import Ids, as_elements
 from .ahead import AheadRequest, Preview
 from .cuts import PREFILL_STEP, calls, kept_whole
 from .prompts import Prompt

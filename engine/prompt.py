@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cache.keys import Ids
-from ..cache.live import as_elements
+from ..cache.keys import Ids, as_elements
 from .image_spans import ImageSpan
 from .marks import Mark, MarkKind
 

@@ -6,18 +6,21 @@ from collections import deque
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..cache.index import Entry
 from ..cache.keys import Ids
-from ..cache.live import LiveCache
 from ..cache.trie import common_prefix
 from .hit_rate import MissReason
 from .image_spans import ImageSpan
 from .messages import Message
 from .options import RequestOptions
 from .stats import Divergence, RequestStats
+
+if TYPE_CHECKING:
+    from ..cache.live import LiveCache
 
 _NO_IDS: Ids = np.empty(0, np.int32)
 

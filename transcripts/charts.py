@@ -58,7 +58,8 @@ def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> st
     for tick in ticks:
         x = _LEFT + tick * scale
         shapes.append(f"<line class='grid' x1='{x:.1f}' x2='{x:.1f}' y1='{_TOP}' y2='{height - _BOTTOM}'/>")
-        shapes.append(f"<text class='tick mid' x='{x:.1f}' y='{height - 8}'>{_number(tick)}</text>")
+        where = "mid" if tick < ticks[-1] else "end"  # the last one would run out of the picture
+        shapes.append(f"<text class='tick {where}' x='{x:.1f}' y='{height - 8}'>{_number(tick)}</text>")
     for index, lane in enumerate(lanes):
         y = _TOP + _LANE * index
         shapes.append(f"<text class='tick end' x='{_LEFT - 6}' y='{y + 14}'>{shown(_short(lane))}</text>")

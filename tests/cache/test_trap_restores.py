@@ -248,6 +248,7 @@ def test_report(name: str, rig: Rig) -> None:
 
 @pytest.mark.parametrize(("name", "number"), TRAPS.planted)
 def test_report_is_red_under_its_fault(name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.planted = True
     TRAPS.rows[name].faults[number](monkeypatch)
     with pytest.raises(AssertionError):
         TRAPS.rows[name].row(rig)

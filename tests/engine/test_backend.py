@@ -84,3 +84,51 @@ def test_this_process_keeps_the_wheels_own_blas() -> None:
     """The bit-exact tests of this process mean nothing on another one; `make test` switches it off for them."""
     assert backend.prepare().kind == ("off" if os.environ.get("MLXCHAT_BLAS") == "off" else "fast")
     assert backend.compute_dtype() == "float32"
+
+
+_IMPORTS = """
+import importlib, os, pkgutil, sys, mlxchat
+from mlxchat.engine import backend
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mlx.core" and backend._chosen is None:
+            os._exit(1)
+
+sys.meta_path.insert(0, Watch())
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        importlib.import_module(name)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print(name)
+"""
+
+
+def test_no_command_brings_mlx_in_before_the_blas_is_chosen() -> None:
+    """Whatever is imported first: a module of the program that needs MLX has to come by way of the engine."""
+    root = Path(backend.__file__).parents[1]
+    rooms = [path for room in ("cli", "transcripts") for path in sorted((root / room).rglob("*.py"))]
+    rooms += [root / "engine" / f"{name}.py" for name in ("chat", "engine", "prompts", "catalog", "doctor")]
+    names = [".".join(("mlxchat", *path.relative_to(root).with_suffix("").parts)) for path in rooms if path.exists()]
+    modules = [name for name in names if not name.endswith("__init__")]
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTS, *modules],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+def test_planted_a_module_that_brings_mlx_in_by_itself_is_seen() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTS, "mlxchat.engine.request"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        check=False,
+    )
+    assert done.stdout == "mlxchat.engine.request\n"

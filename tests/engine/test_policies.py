@@ -180,7 +180,9 @@ def test_one_ever_longer_chat_keeps_its_global_layers(
         assert driver.store is not None
         assert driver.store.drain(120)
         assert stats.cached_tokens == (end - 400 if turn else 0), f"turn {turn}"
-    assert driver.store.stats().dropped == {}
+    there = {(e.header.group, e.header.position) for e in driver.store._index if e.header.place.is_block}
+    assert {position for group, position in there if group == "global"} == set(range(256, 3001, 256))
+    assert ("local:512", 256) not in there
     assert driver.store.stats().evictions > 0
 
 
@@ -269,12 +271,12 @@ def test_the_engine_knows_a_bounded_number_of_conversations(monkeypatch: pytest.
     known = Conversations(Reuse(list, None, None, b"", off=True))
     numbers = []
     for number in range(20):
-        sequence = known.of(str(number))
+        sequence = known.of(str(number), "2026-01-02")
         known.leave_all_but(sequence)
         numbers.append(sequence.number)
     assert list(known.known) == ["15", "16", "17", "18", "19"]
     assert numbers == list(range(1, 21)), "a number is never given twice"
-    assert known.of("17") is known.known["17"]
+    assert known.of("17", "2026-01-02") is known.known["17"]
     assert list(known.known)[-1] == "17"
 
 
@@ -288,7 +290,7 @@ def test_what_is_idle_for_too_long_leaves_memory_and_disk(
     ids = {name: draw(600) for name in "ab"}
     for name, now in (("a", 0.0), ("b", 50.0)):
         clock.now = now
-        known.of(name)
+        known.of(name, "2026-01-02")
         driver.turn(name, ids[name], [])
         assert driver.store is not None
         assert driver.store.drain(120)

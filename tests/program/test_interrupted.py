@@ -46,7 +46,7 @@ def conversation(run: Scripted, *more: str) -> str:
     """
     system = run.work / "system.txt"
     system.write_text(SYSTEM)
-    with Terminal(run.arguments("-s", f"@{system}", *more), run.environment) as terminal:
+    with Terminal(run.arguments("-s", f"@{system}", "--no-ahead", *more), run.environment) as terminal:
         terminal.wait_for_prompt()
         run.gate.hold("2.prefill.2")
         terminal.line("What is the capital of France?")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import psutil
 from mlxchat.engine.chat import Chat, next_number
 from mlxchat.engine.events import Event, TurnDone
@@ -46,7 +47,7 @@ WORDS = [
 
 @dataclass
 class Toll:
-    """What a soak came to. `resident` has the process's bytes after each step."""
+    """What a soak came to. `resident` has the process's bytes after each step, `in_use` what MLX's arrays hold."""
 
     steps: int = 0
     answers: int = 0
@@ -55,6 +56,7 @@ class Toll:
     interrupted: int = 0
     file_bytes_peak: int = 0
     resident: list[int] = field(default_factory=list)
+    in_use: int = 0
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -75,6 +77,7 @@ class Toll:
             "file_bytes_peak": self.file_bytes_peak,
             "resident_bytes": self.resident[-1] if self.resident else 0,
             "resident_bytes_per_step": round(self.slope, 1),
+            "model_bytes_in_use": self.in_use,
             "cache": self.report,
         }
 
@@ -165,6 +168,7 @@ class Soak:
         self.toll.steps += 1
         self.toll.file_bytes_peak = report.store.file_bytes_peak
         self.toll.report = report.to_json()
+        self.toll.in_use = mx.get_active_memory()
         self.toll.resident.append(self._process.memory_info().rss)
 
     def close(self) -> None:

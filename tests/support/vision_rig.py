@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mlxchat.cache.keys import Ids
-from mlxchat.cache.live import as_elements
+from mlxchat.cache.keys import Ids, as_elements
 from mlxchat.cache.trie import common_prefix
 from mlxchat.engine import loop
 from mlxchat.engine.chat import Chat
