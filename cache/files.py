@@ -55,13 +55,18 @@ class FileSystem:
             return os.pwritev(descriptor, buffers, offset)
         return os.pwrite(descriptor, buffers[0], offset)
 
-    def preadv(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Read into `buffer` from `offset`; the number of bytes read, 0 at the file's end."""
+    def preadv(self, descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        """Read into `buffers`, one after another, from `offset`; the number of bytes read, 0 at the file's end."""
         if hasattr(os, "preadv"):
-            return os.preadv(descriptor, [buffer], offset)
-        read = os.pread(descriptor, buffer.nbytes, offset)
-        buffer[: len(read)] = read
+            return os.preadv(descriptor, buffers, offset)
+        read = os.pread(descriptor, buffers[0].nbytes, offset)
+        buffers[0][: len(read)] = read
         return len(read)
+
+    def advise(self, descriptor: int, offset: int, length: int) -> None:
+        """Say that these bytes will be read soon, where the system has a word for it."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def ftruncate(self, descriptor: int, length: int) -> None:
         """Make the file exactly `length` bytes long."""

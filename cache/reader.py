@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from .counters import Counters
 from .index import Entry, Index
@@ -19,6 +19,8 @@ from .scratch import Extent, ScratchFile
 
 RUN_BYTES: Final = 16 * 1024 * 1024
 """Neighbours are read together up to this many bytes; a larger record is read alone, tensor by tensor."""
+AHEAD_BYTES: Final = 64 * 1024 * 1024
+"""How far ahead of a record that is read in place the disk is told what comes."""
 
 Sink = Callable[[dict[str, memoryview]], None]
 """Gets a record's tensors by name, as flat byte views that are valid until it returns. Runs on the reader thread.
@@ -27,7 +29,24 @@ A large record's tensors come one by one, before its checksum can be known: what
 reports as failed means nothing.
 """
 
-Job = tuple[Entry, Sink]
+
+@runtime_checkable
+class InPlace(Protocol):
+    """A sink that also says where each tensor's bytes belong, if they are to go there without a copy.
+
+    It is called all the same where the record is still in memory. Nobody may use the places before the batch is done.
+    """
+
+    def places(self, name: str) -> Sequence[memoryview]:
+        """Flat views to be filled one after another; together as long as the tensor."""
+        ...
+
+    def __call__(self, tensors: dict[str, memoryview]) -> None:
+        """As any sink."""
+        ...
+
+
+Job = tuple[Entry, Sink | InPlace]
 _Stored = tuple[Extent, Job]
 
 
@@ -50,6 +69,7 @@ class Reader:
         self._counters = counters
         self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
         self._buffer = bytearray()
+        self._advised: set[Extent] = set()
         self._thread = threading.Thread(target=self._run, name="mlxchat-kv-reader", daemon=True)
 
     def start(self) -> None:
@@ -79,6 +99,7 @@ class Reader:
                 batch.raised = error
             if len(self._buffer) > RUN_BYTES:
                 self._buffer = bytearray()
+            self._advised.clear()
             batch.done.set()
 
     def _serve(self, batch: Batch) -> None:
@@ -96,11 +117,52 @@ class Reader:
         for (entry, sink), payload in held:
             names = (spec.name for spec in entry.header.tensors)
             sink({name: view.toreadonly() for name, view in zip(names, payload, strict=True)})
-        for run in _runs(stored):
+        whole, parts = _by_way(sorted(stored, key=lambda item: item[0]))
+        with self._index.lock:
+            self._counters.bytes_read += sum(extent.length for extent, _ in whole)
+        for number, (extent, job) in enumerate(whole):
+            self._advise(whole[number + 1 :])
+            self._read_in_place(batch, extent, job)
+        for run in _runs(parts):
             if run[0][0].length > RUN_BYTES:
                 self._read_large(batch, *run[0])
             else:
                 self._read_run(batch, run)
+
+    def _advise(self, coming: Sequence[_Stored]) -> None:
+        """Let the disk work at what comes next while this thread checks what came."""
+        ahead = 0
+        for extent, _ in coming:
+            if ahead >= AHEAD_BYTES:
+                break
+            ahead += extent.length
+            if extent not in self._advised:
+                self._advised.add(extent)
+                self._scratch.advise(extent)
+
+    def _read_in_place(self, batch: Batch, extent: Extent, job: Job) -> None:
+        """One record straight to where its tensors belong, each checked while it is still in the processor's cache.
+
+        What is filled is fresh: a record that turns out bad leaves nothing behind that anyone uses.
+        """
+        entry, sink = job
+        expected = record_head(entry.header, entry.checksum)
+        head, checksum, offset = memoryview(bytearray(len(expected))), 0, extent.offset
+        try:
+            self._scratch.read_into(offset, head)
+            if head != expected:
+                raise BadRecord("another record stands in its place")
+            checksum, offset = checksum_so_far(head), offset + len(head)
+            for spec in entry.header.tensors:
+                places = sink.places(spec.name)  # type: ignore[union-attr]
+                self._scratch.read_into(offset, *places)
+                for place in places:
+                    checksum = zlib.crc32(place, checksum)
+                offset += spec.nbytes
+            if checksum != entry.checksum:
+                raise BadRecord("a record whose checksum is wrong")
+        except (OSError, BadRecord) as error:
+            batch.failed.append((entry, error))
 
     def _read_large(self, batch: Batch, extent: Extent, job: Job) -> None:
         """One record through a buffer of its largest tensor: a state may be as large as all else that is restored."""
@@ -162,6 +224,12 @@ def verified(entry: Entry, record: memoryview) -> dict[str, memoryview]:
     if stored_checksum(record) != entry.checksum:
         raise BadRecord("another version of the record stands in its place")
     return {name: view.toreadonly() for name, view in tensors.items()}
+
+
+def _by_way(stored: Sequence[_Stored]) -> tuple[list[_Stored], list[_Stored]]:
+    """Those to be read in place, and the others."""
+    whole = [item for item in stored if isinstance(item[1][1], InPlace)]
+    return whole, [item for item in stored if not isinstance(item[1][1], InPlace)]
 
 
 def _runs(stored: Sequence[_Stored]) -> list[list[_Stored]]:

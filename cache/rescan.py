@@ -69,7 +69,7 @@ class _Bytes:
         buffer = memoryview(bytearray(max(0, min(length, self.size - at))))
         done = 0
         while done < buffer.nbytes:
-            read = self._files.preadv(self._descriptor, buffer[done:], at + done)
+            read = self._files.preadv(self._descriptor, [buffer[done:]], at + done)
             if read <= 0:
                 break
             done += read

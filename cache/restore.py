@@ -44,17 +44,53 @@ class Buffers:
         return made
 
     def sink(self, piece: Piece) -> Sink:
-        """Copies the piece's rows out of a checked record; runs on the reader thread, which knows no MLX."""
-        shapes = {spec.name: _byte_shape(spec) for spec in piece.entry.header.tensors}
-        source = slice(piece.start - piece.entry.header.row_start, piece.end - piece.entry.header.row_start)
+        """Takes the piece's rows out of a record; runs on the reader thread, which knows no MLX."""
+        header = piece.entry.header
+        shapes = {spec.name: _byte_shape(spec) for spec in header.tensors}
+        source = slice(piece.start - header.row_start, piece.end - header.row_start)
         target = slice(piece.start - self.first, piece.end - self.first)
+        whole = (piece.start, piece.end) == (header.row_start, header.position)
+        return (WholeRowSink if whole else RowSink)(self.views, shapes, source, target)
 
-        def copy(tensors: dict[str, memoryview]) -> None:
-            for name, data in tensors.items():
-                rows = np.frombuffer(data, np.uint8).reshape(shapes[name])
-                self.views[name][:, target] = rows[:, source]
 
-        return copy
+@dataclass(frozen=True)
+class RowSink:
+    """Copies rows `source` of a checked record to rows `target` of the buffers. `shapes` are the record's, in bytes."""
+
+    views: dict[str, Bytes]
+    shapes: dict[str, tuple[int, int, int]]
+    source: slice
+    target: slice
+
+    def __call__(self, tensors: dict[str, memoryview]) -> None:
+        """Copy."""
+        for name, data in tensors.items():
+            rows = np.frombuffer(data, np.uint8).reshape(self.shapes[name])
+            self.views[name][:, self.target] = rows[:, self.source]
+
+
+class WholeRowSink(RowSink):
+    """All rows of a record are wanted: they can be read where they belong, head by head."""
+
+    def places(self, name: str) -> list[memoryview]:
+        """One view for each head."""
+        return [head[self.target].reshape(-1).data for head in self.views[name]]
+
+
+@dataclass(frozen=True)
+class StateSink:
+    """Whole tensors of a state, flat."""
+
+    views: dict[str, Bytes]
+
+    def __call__(self, tensors: dict[str, memoryview]) -> None:
+        """Copy."""
+        for name, data in tensors.items():
+            self.views[name][:] = np.frombuffer(data, np.uint8)
+
+    def places(self, name: str) -> list[memoryview]:
+        """The tensor itself."""
+        return [self.views[name].data]
 
 
 def _byte_shape(spec: TensorSpec) -> tuple[int, int, int]:
@@ -136,11 +172,7 @@ def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
         out[spec.name] = array
         views[spec.name] = np.frombuffer(host_view(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
 
-    def copy(tensors: dict[str, memoryview]) -> None:
-        for name, data in tensors.items():
-            views[name][:] = np.frombuffer(data, np.uint8)
-
-    return copy
+    return StateSink(views)
 
 
 def _install(plan: Plan, live: LiveCache, ids: Ids, made: list[Buffers], state: dict[str, mx.array]) -> None:

@@ -175,14 +175,22 @@ class ScratchFile:
             offset += written
             _consume(waiting, written)
 
-    def read_into(self, offset: int, target: memoryview) -> None:
-        """Fill `target` from `offset`. OSError as the disk says, also where the file ends too early."""
-        done = 0
-        while done < target.nbytes:
-            read = self._files.preadv(self._handle(), target[done : done + _MOST_BYTES], offset + done)
+    def read_into(self, offset: int, *targets: memoryview) -> None:
+        """Fill `targets`, one after another, from `offset`. OSError as the disk says, and where the file ends early."""
+        waiting = [target for target in reversed(targets) if target.nbytes]
+        while waiting:
+            read = self._files.preadv(self._handle(), _next_call(waiting), offset)
             if read <= 0:
                 raise OSError(errno.EIO, "the scratch file ended too early")
-            done += read
+            offset += read
+            _consume(waiting, read)
+
+    def advise(self, extent: Extent) -> None:
+        """Have the system begin to read an extent that will be wanted soon. Never fails."""
+        try:
+            self._files.advise(self._handle(), extent.offset, extent.length)
+        except OSError:
+            pass
 
     def _handle(self) -> int:
         if self._descriptor is None:

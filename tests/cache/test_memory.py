@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -265,10 +265,12 @@ def test_a_flip_in_a_large_record_is_a_miss(stored: Any) -> None:
     files = store._scratch._files
     real = files.preadv
 
-    def flipped(descriptor: int, buffer: memoryview, offset: int) -> int:
-        count = real(descriptor, buffer, offset)
-        if offset <= target < offset + count:
-            buffer[target - offset] ^= 1
+    def flipped(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        count, start = real(descriptor, buffers, offset), offset
+        for buffer in buffers:
+            if start <= target < min(start + buffer.nbytes, offset + count):
+                buffer[target - start] ^= 1
+            start += buffer.nbytes
         return count
 
     files.preadv, store._recall._on_trouble = flipped, told.append

@@ -212,10 +212,10 @@ def test_a_bad_spot_costs_one_record_of_those_read_together(store, files, said, 
     spot = entries[2].extent
     real = FaultyFiles.preadv
 
-    def bad_spot(self, descriptor, buffer, offset):
-        if offset < spot.end and offset + buffer.nbytes > spot.offset:
+    def bad_spot(self, descriptor, buffers, offset):
+        if offset < spot.end and offset + sum(buffer.nbytes for buffer in buffers) > spot.offset:
             raise io_error()
-        return real(self, descriptor, buffer, offset)
+        return real(self, descriptor, buffers, offset)
 
     monkeypatch.setattr(FaultyFiles, "preadv", bad_spot)
     came, failed = read_back(store, entries)
