@@ -21,8 +21,8 @@ from support.vision_rig import OPTIONS, RECURRENT, WHOLE, Seen, VisionRig, Visio
 pytestmark = pytest.mark.exact
 
 QUICK: tuple[VisionFamily, ...] = ("qwen3_vl", "gemma3", "lfm2_vl")
-"""Grids of positions and deepstack; pictures seen whole and windows; recurrent layers. The others are for test-slow,
-and what stays in memory of all but the first."""
+"""Grids of positions and deepstack; pictures seen whole and windows; recurrent layers. test-slow has the others, and
+what stays in memory of all but the first."""
 
 
 def families(
