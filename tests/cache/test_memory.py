@@ -151,7 +151,7 @@ def test_what_is_asked_for_is_what_is_allocated(tight: Any, draw: Any, monkeypat
     driver.drop_live("a")
     seen: list[int] = []
     real = restore.needed_bytes
-    monkeypatch.setattr("mlxchat.engine.reuse.needed_bytes", lambda *given: seen.append(real(*given)) or seen[-1])
+    monkeypatch.setattr("mlxchat.engine.restorer.needed_bytes", lambda *given: seen.append(real(*given)) or seen[-1])
     begin = driver.reuse.begin
     monkeypatch.setattr(driver.reuse, "begin", lambda *given: check(begin(*given)))
 
