@@ -250,7 +250,7 @@ class _Request:
         if text.count(images.marker) != count:
             raise TemplateError(
                 f"the template shows {text.count(images.marker)} of this conversation's {count} pictures",
-                "Choose another with --template NAME|FILE.",
+                "choose another with --template NAME|FILE",
             )
         return self._protector.with_pictures(text)
 

@@ -43,6 +43,6 @@ def gemma3_folder() -> ModelFolder:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that neither process selects would never run."""
-    lost = [item.nodeid for item in items if not any(item.get_closest_marker(m) for m in ("exact", "real"))]
+    lost = [item.nodeid for item in items if not any(item.get_closest_marker(m) for m in ("exact", "plain", "real"))]
     if lost:
-        raise pytest.UsageError(f"marked neither exact nor real: {', '.join(lost[:5])}")
+        raise pytest.UsageError(f"marked neither exact, plain nor real: {', '.join(lost[:5])}")

@@ -12,7 +12,7 @@ from mlxchat.engine.options import RequestOptions
 from prompt_toolkit.buffer import Buffer
 from support.fake_engine import FakeChat, FakeEngine
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

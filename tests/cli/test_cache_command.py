@@ -22,7 +22,7 @@ from mlxchat.errors import UsageError
 from support.kvstore import MIB, NAMESPACE, Line, put, random_ids
 from support.schemas import validate
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

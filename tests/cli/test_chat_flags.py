@@ -23,7 +23,7 @@ from mlxchat.engine.options import (
 )
 from mlxchat.errors import UsageError
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def test_every_option_has_its_field_with_the_same_default() -> None:

@@ -6,7 +6,7 @@ import pytest
 from mlxchat.cli.other_commands import OTHER_COMMANDS
 from support.run_program import run_program
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def completed(line: str) -> list[str]:

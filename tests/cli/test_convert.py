@@ -15,7 +15,7 @@ from support.run_program import environment, run_program
 from support.schemas import validate
 from support.transcripts import FIXTURES, counts, fixture
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 STS = str(FIXTURES / "sts.jsonl")
 HEAVY = ("mlx", "mlx_lm", "mlx_vlm", "transformers", "huggingface_hub", "numpy")

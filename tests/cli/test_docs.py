@@ -13,7 +13,7 @@ from mlxchat.cli.stats_line import REASONS
 from mlxchat.engine.stats import RequestStats
 from mlxchat.errors import CacheTrouble, MlxchatError
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

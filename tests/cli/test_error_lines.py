@@ -13,7 +13,7 @@ from mlxchat.cli.failures import as_mlxchat_error
 from mlxchat.errors import MlxchatError
 from support.run_program import run_program
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("cli", "transcripts", "engine", "cache")

@@ -17,7 +17,7 @@ from support.flags_page import chat_params, names, page
 from support.run_program import environment, run_program
 from typer.main import get_command
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = (

@@ -24,7 +24,7 @@ from support.run_program import PATIENCE_S, Ended, command, environment, run_pro
 from support.schemas import validate
 from support.scripted import model_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 class Home:

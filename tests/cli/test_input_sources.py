@@ -21,7 +21,7 @@ from mlxchat.cli.input_sources import (
 from mlxchat.engine.messages import FilePart
 from mlxchat.errors import DataError, InputError, UsageError
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.fake_engine import FakeChat, FakeEngine
 from support.run_program import PATIENCE_S, Ended, command, environment
 from support.schemas import validate
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

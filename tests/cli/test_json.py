@@ -17,7 +17,7 @@ from mlxchat.engine.stats import RequestStats, total
 from support.run_program import run_program
 from support.schemas import SCHEMAS, validate
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))

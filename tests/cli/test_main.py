@@ -10,7 +10,7 @@ import pytest
 from support.run_program import environment
 from support.schemas import validate
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def ended(source: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from mlxchat.cli.streams import Streams
 from mlxchat.errors import DownloadError
 from support.fake_tty import Tty
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 QUESTION = "Download smollm2, 98 MB?"
 

@@ -18,7 +18,7 @@ from mlxchat.errors import DownloadError, ModelNotFound
 from support.model_folders import edit_json, huggingface_snapshot, isolate, make_folder
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

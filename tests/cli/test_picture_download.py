@@ -15,7 +15,7 @@ from mlxchat.cli.picture_download import download, is_public, is_url
 from mlxchat.errors import DataError, InputError, UsageError
 from support.picture_files import PictureServer, page, png, redirect
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def drip(handler: BaseHTTPRequestHandler) -> None:

@@ -23,7 +23,7 @@ from mlxchat.engine.stats import FinishReason, RequestStats
 from mlxchat.errors import EngineFailed
 from support.fake_tty import Tty
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 class Screen:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.run_program import PATIENCE_S, Ended, command, environment, run_program
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def test_the_answer_and_nothing_else_is_on_stdout() -> None:

@@ -20,7 +20,7 @@ from mlxchat.engine.pictures import open_picture
 from support.fake_engine import FakeChat, FakeEngine
 from support.picture_files import BLUE, png_file
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 CTRL_C, CTRL_D = "<ctrl-c>", "<ctrl-d>"
 OPTIONS = RequestOptions(SamplingOptions(seed=5))

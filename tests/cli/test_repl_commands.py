@@ -8,7 +8,7 @@ import pytest
 from mlxchat.cli.repl_commands import COMMANDS, Typed, help_lines, understand, wants_more
 from mlxchat.errors import UsageError
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.mark.parametrize(

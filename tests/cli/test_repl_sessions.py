@@ -23,7 +23,7 @@ from mlxchat.transcripts.session_file import SavedSession, read_session
 from support.fake_engine import FakeChat, FakeEngine
 from support.picture_files import png_file
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 class Typist:

@@ -17,7 +17,7 @@ from support.picture_files import png_file
 from support.run_program import PROGRAM, environment
 from support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture

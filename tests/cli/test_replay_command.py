@@ -23,7 +23,7 @@ from support.schemas import validate
 from support.scripted import model_folder
 from support.transcripts import FIXTURES
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 TWO = FIXTURES / "openai_conversations.jsonl"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "agent-trace.jsonl"

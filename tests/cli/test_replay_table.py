@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from support.replay_screens import GOLDEN, WIDTHS, screen, text
 from support.replays import HOSTILE, row, rows
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.mark.parametrize("width", WIDTHS)

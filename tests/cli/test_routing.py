@@ -9,7 +9,7 @@ from mlxchat.cli.routing import COMMANDS, letters_off, nearest_command, route
 from mlxchat.errors import UsageError
 from typer.main import get_command
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 BUILT = ("chat", "models", "doctor")
 TABLE = get_command(build_app()).option_table()  # type: ignore[attr-defined]

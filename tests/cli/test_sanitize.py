@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mlxchat.cli import sanitize as module
 from mlxchat.cli.sanitize import Sanitizer, sanitize
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 CASES = [
     ("plain", "plain"),

@@ -17,7 +17,7 @@ from support.schemas import validate
 from support.sessions import opened
 from support.terminal import CTRL_D, Terminal
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 class Home:

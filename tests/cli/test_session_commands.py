@@ -16,7 +16,7 @@ from mlxchat.errors import UsageError
 from support.run_program import Ended, environment, run_program
 from support.schemas import validate
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 HEAVY = ("mlx", "mlx_lm", "mlx_vlm", "transformers", "huggingface_hub", "numpy", "tokenizers", "prompt_toolkit")
 ONE, TWO = "aa11aa11aa11", "bb22bb22bb22"

@@ -9,7 +9,7 @@ import pytest
 from mlxchat.cli.stats_line import REASONS, details, seconds, size, speed, stats_line
 from mlxchat.engine.stats import RequestStats, ShortfallReason
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 STATS = RequestStats(
     prompt_tokens=4210,

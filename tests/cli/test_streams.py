@@ -10,7 +10,7 @@ from mlxchat.cli.streams import ColorChoice, Streams, is_terminal, wants_color
 from mlxchat.errors import OutputError
 from support.fake_tty import Tty
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from PIL import Image
 from support.fake_tty import Tty
 from support.picture_files import RED, png
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 PICTURE = decode_picture(png(RED, 1600, 900), "a.png")
 

@@ -6,7 +6,7 @@ import pytest
 from mlxchat.cli.turns_file import parse_turns
 from mlxchat.errors import DataError, UsageError
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def texts(text: str, name: str = "turns.txt") -> list[str]:

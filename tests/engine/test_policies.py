@@ -210,7 +210,9 @@ def test_a_system_prompt_of_a_hundred_chats_is_stored_once(
     assert driver.store.stats().records == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["qwen3_5", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("qwen3", "gemma3_text"))]
+)
 def test_bytes_written_are_those_of_the_tokens_kept(
     kind: str, drive: Callable[..., Driver], model: Callable[[str], Any], draw: Callable[[int], list[int]]
 ) -> None:

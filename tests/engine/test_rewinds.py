@@ -40,7 +40,9 @@ DIAGONAL: tuple[tuple[str, Family], ...] = (
     ("qwen3_5", "qwen36"),
     ("qwen3_5", "qwen3"),
 )
-"""The pairs of `make test`; the others are for test-slow."""
+"""The pairs of `make test`, restored from records; the others are for test-slow."""
+ALSO_LIVE = (("qwen3", "qwen3"), ("gemma3_text", "qwen3"), ("qwen3_5", "qwen36"))
+"""Those that are also rewound in memory there."""
 
 
 Applies = Callable[[str, Family, bool], bool]
@@ -51,7 +53,8 @@ def on(applies: Applies = lambda kind, family, drop_live: True) -> pytest.MarkDe
     found = []
     for kind, family, drop_live in itertools.product(KINDS, TEMPLATES, (False, True)):
         if applies(kind, family, drop_live):
-            marks = () if (kind, family) in DIAGONAL else (pytest.mark.slow,)
+            quick = (kind, family) in DIAGONAL and (drop_live or (kind, family) in ALSO_LIVE)
+            marks = () if quick else (pytest.mark.slow,)
             name = f"{kind}-{family}-{'dropped' if drop_live else 'live'}"
             found.append(pytest.param((kind, family, drop_live), id=name, marks=marks))
     return pytest.mark.parametrize("rig", found, indirect=True, scope="module")

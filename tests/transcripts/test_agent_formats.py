@@ -11,7 +11,7 @@ from mlxchat.transcripts.model import Usage
 from mlxchat.transcripts.reading import read
 from support.transcripts import FIXTURES, fixture, roles, sample
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 

@@ -11,7 +11,7 @@ from mlxchat.transcripts.model import Transcript, Usage
 from mlxchat.transcripts.reading import read
 from support.transcripts import fixture, roles, said, sample
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 def of_lines(folder: Path, *rows: object) -> Transcript:

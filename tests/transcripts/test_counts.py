@@ -7,7 +7,7 @@ from mlxchat.transcripts.formats.registry import FORMATS, by_name, names
 from mlxchat.transcripts.reading import read
 from support.transcripts import FIXTURES, Counts, counts, fixture, sample
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 # name → format, conversations, messages, requests, tool calls, reasoning, hidden, usages, skipped
 HAND_WRITTEN = {

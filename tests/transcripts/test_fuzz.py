@@ -17,7 +17,7 @@ from mlxchat.transcripts.reading import read
 from mlxchat.transcripts.writing import OUTPUT_FORMATS, render
 from support.transcripts import FIXTURES
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 FILES = sorted(path for path in FIXTURES.rglob("*") if path.is_file())
 ODD: list[Any] = [

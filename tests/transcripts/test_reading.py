@@ -22,7 +22,7 @@ else:
     from backports import zstd
     from backports.zstd import zipfile
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 LINES = (FIXTURES / "openai_messages.jsonl").read_bytes()
 

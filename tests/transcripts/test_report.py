@@ -10,7 +10,7 @@ from mlxchat.transcripts.report import page
 from mlxchat.transcripts.rows import Disk, Result, Totals, percentiles
 from support.replays import ANSI, SCRIPT, result, row, rows, transcript
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 SECRET = "a word that only the transcript has"
 

@@ -18,7 +18,7 @@ from mlxchat.transcripts.trees import tree_requests
 from mlxchat.transcripts.writing import OutputFormat, render, write_file
 from support.transcripts import FIXTURES, fixture, plain, sample
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 WITH_TEXT = sorted(path.name for path in FIXTURES.iterdir() if path.name not in ("mooncake.jsonl", "weka.json"))
 TREES = ["sts.jsonl", "sts_plain.jsonl"]

@@ -16,7 +16,7 @@ from mlxchat.transcripts.formats.fields import time_of
 from mlxchat.transcripts.model import Entry, Usage
 from mlxchat.transcripts.session_appender import encoded
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 WORDS = st.text(max_size=20)
 SOME = st.text(min_size=1, max_size=20)

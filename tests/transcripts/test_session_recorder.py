@@ -26,7 +26,7 @@ from mlxchat.transcripts.session_store import SessionStore
 from support.fake_engine import FakeChat, FakeEngine
 from support.sessions import opened
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 SETTINGS = SessionSettings(model="m", system="Be brief.")
 OPTIONS = RequestOptions()

@@ -22,7 +22,7 @@ from mlxchat.transcripts.session_store import SessionStore
 from mlxchat.transcripts.writing import OUTPUT_FORMATS, OutputFormat
 from support.sessions import opened
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 HEADER = {"type": "session", "harness": "mlxchat", "id": "a"}
 

@@ -6,7 +6,7 @@ import pytest
 from mlxchat.transcripts.model import Usage
 from support.transcripts import fixture, roles, said, sample
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 class TestAtif:
