@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..errors import UsageError
+from ..errors import Interrupted, UsageError
 from .chat_command import chat
 from .other_commands import OTHER_COMMANDS
 from .routing import DEFAULT_COMMAND, OptionTable, route
@@ -37,6 +37,20 @@ class Program(TyperGroup):
                 if not ctx.resilient_parsing:
                     raise
         return super().parse_args(ctx, args)
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        """Parse the command line. Raises Interrupted at Ctrl-C: typer would end the run without a word, in JSON too."""
+        try:
+            return super().make_context(*given, **more)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Raises Interrupted at Ctrl-C, as `make_context` does."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Command names, and the chat's options as the program's own."""

@@ -25,7 +25,7 @@ from .pictures import StagedPicture, blind, pictures_in, sees_pictures, stage_al
 from .plain_output import PlainOutput
 from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
-from .streams import Streams, is_terminal
+from .streams import Streams, is_terminal, json_alone
 from .turns import run_turns
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def run_chat(flags: ChatFlags) -> int:
     if flags.json or flags.jsonl:
         output = output_for(streams, jsonl=flags.jsonl, turns=flags.turns is not None)
     try:
-        code = _run(flags, streams, output)
+        with json_alone(flags.machine_output):
+            code = _run(flags, streams, output)
         output.finished(code)
     except BrokenPipeError:
         raise

@@ -13,8 +13,9 @@ _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 def unechoed(descriptor: int = 0) -> Iterator[None]:
     """Within it the terminal at `descriptor` shows no keys by itself; prompt-toolkit shows those of its prompt.
 
-    Nor does it make a newline of Enter: at the next prompt that would be one within the text, and nothing be sent. And
-    Ctrl-C drops nothing of what was typed.
+    Nor does it make a newline of Enter: at the next prompt that would be one within the text, and nothing be sent.
+    Ctrl-D leaves at the next prompt: a terminal that gathers lines would swallow it. And Ctrl-C drops nothing of what
+    was typed.
     """
     try:
         before = termios.tcgetattr(descriptor)
@@ -22,7 +23,7 @@ def unechoed(descriptor: int = 0) -> Iterator[None]:
         yield
         return
     silent = [*before]
-    silent[_LOCAL_FLAGS] = silent[_LOCAL_FLAGS] & ~termios.ECHO | termios.NOFLSH
+    silent[_LOCAL_FLAGS] = silent[_LOCAL_FLAGS] & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
     silent[_INPUT_FLAGS] &= ~termios.ICRNL
     termios.tcsetattr(descriptor, termios.TCSANOW, silent)
     try:

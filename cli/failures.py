@@ -45,13 +45,20 @@ def as_mlxchat_error(error: BaseException) -> MlxchatError:
 
 
 def _translated(error: BaseException) -> MlxchatError:
-    if isinstance(error, KeyboardInterrupt):
+    if _is_interrupt(error):
         return Interrupted("interrupted")
     if isinstance(error, Abort):  # a question on the terminal got Ctrl-C, or stdin's end
         return Interrupted("interrupted")
     if isinstance(error, TyperException):
         return _parser_error(error)
     return UnexpectedError(error)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C, or was made of it: Python 3.11 turns one that meets a class statement to RuntimeError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def output_error(error: OSError) -> OutputError:

@@ -25,7 +25,7 @@ from .replay_json import ReplayJson, ReplayJsonl
 from .replay_output import Opening, ReplayOutput
 from .replay_screen import ReplayScreen
 from .replay_words import Subject
-from .streams import Streams
+from .streams import Streams, json_alone
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -44,7 +44,8 @@ def run_replay(flags: ReplayFlags) -> int:
     output = output_of(flags, streams)
     try:
         flags.check()
-        return _run(flags, streams, output)
+        with json_alone(flags.json or flags.jsonl):
+            return _run(flags, streams, output)
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as failure:

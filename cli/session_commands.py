@@ -136,6 +136,7 @@ def rename_command(
     """Give a chat a name."""
     store, streams = SessionStore(), Streams()
     path, name = store.find(which), " ".join(name.split())
+    read_session(path)  # what is no session gets no line of ours
     store.rename(path, name)
     if json_output:
         _print(streams, "sessions-rename", id=path.stem, name=name or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from .failures import output_error
@@ -113,6 +113,16 @@ class Streams:
                 file=self.stderr, force_terminal=self.color, no_color=not self.color, highlight=False, markup=False
             )
         return self._console
+
+
+@contextmanager
+def json_alone(machine_output: bool) -> Iterator[None]:
+    """Within it what libraries print goes to stderr, if stdout is for JSON. `Streams` made before stay as they are."""
+    if not machine_output:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, str]) -> bool:

@@ -96,3 +96,9 @@ def test_what_the_parser_refuses(arguments: list[str], line: str) -> None:
 def test_an_error_that_is_ours_stays_as_it_is() -> None:
     error = errors.DataError("no", "yes")
     assert as_mlxchat_error(error) is error
+
+
+def test_what_ctrl_c_was_turned_into_is_ctrl_c() -> None:
+    error = RuntimeError("Error calling __set_name__ on 'Field' instance")
+    error.__cause__ = KeyboardInterrupt()
+    assert as_mlxchat_error(error).code == "interrupted"

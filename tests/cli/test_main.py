@@ -90,3 +90,33 @@ def test_without_mlx_it_ends_as_any_program_does() -> None:
         "import atexit\natexit.register(print, 'at exit')\nfrom mlxchat.cli.main import main\nmain(['--version'])\n"
     )
     assert done.stdout.endswith("at exit\n")
+
+
+@pytest.mark.parametrize("place", ["session_commands.SessionStore.readable", "app.route"])
+def test_ctrl_c_in_any_command_leaves_json(place: str) -> None:
+    done = ended(
+        "from unittest import mock\n"
+        "from mlxchat.cli import app, session_commands\n"
+        "from mlxchat.cli.main import main\n"
+        f"with mock.patch('mlxchat.cli.{place}', side_effect=KeyboardInterrupt):\n"
+        "    main(['sessions', 'list', '--json'])\n"
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+    assert validate(json.loads(done.stdout))["error"]["code"] == "interrupted"
+
+
+@pytest.mark.parametrize("arguments", [["hello", "--json"], ["replay", "trace.jsonl", "--json"]])
+def test_what_a_library_prints_stays_out_of_the_json(arguments: list[str]) -> None:
+    module = "replay_run" if arguments[0] == "replay" else "chat_run"
+    done = ended(
+        "from unittest import mock\n"
+        f"from mlxchat.cli import {module}\n"
+        "from mlxchat.cli.main import main\n"
+        "def work(*_):\n"
+        "    print('Error importing a library')\n"
+        "    raise KeyboardInterrupt\n"
+        f"with mock.patch('mlxchat.cli.{module}._run', work):\n"
+        f"    main({arguments!r})\n"
+    )
+    assert (done.returncode, done.stderr) == (130, "Error importing a library\n")
+    assert validate(json.loads(done.stdout))["error"]["code"] == "interrupted"

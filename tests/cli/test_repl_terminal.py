@@ -69,6 +69,15 @@ def test_keys_pressed_meanwhile_are_not_in_the_answer(terminal: Terminal) -> Non
     assert "^C" not in terminal.raw
 
 
+def test_ctrl_d_pressed_meanwhile_leaves_at_the_next_prompt(terminal: Terminal) -> None:
+    terminal.line("hang so far")
+    terminal.wait_for("hanging", after="so far")
+    terminal.send(CTRL_D)
+    terminal.send(CTRL_C)
+    assert terminal.wait_for_exit() == 0
+    assert "what was said is kept" in terminal.text
+
+
 def test_keys_are_shown_again_by_whoever_comes_after(home: Path) -> None:
     script = f"{shlex.quote(sys.executable)} {shlex.quote(str(PROGRAM))}; stty -a"
     with Terminal(["-c", script], {**environment(), "MLXCHAT_HOME": str(home)}, program="/bin/sh") as terminal:

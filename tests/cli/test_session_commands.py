@@ -109,6 +109,14 @@ def test_rename(saved: Saved) -> None:
     assert "red" in saved.run("list").out
 
 
+def test_what_is_no_session_gets_no_name(saved: Saved) -> None:
+    other = saved.folder / "cc33.jsonl"
+    other.write_text("mine\n")
+    done = saved.run("rename", "cc33", "On colours")
+    assert (done.code, other.read_text()) == (65, "mine\n")
+    assert "line 1 is no session header" in done.error_lines[0]
+
+
 def test_search(saved: Saved) -> None:
     assert saved.run("search", "a", "COLOUR").out == f"{ONE}  assistant  A colour.\n"
     assert saved.json("search", "colour")["matches"] == [
