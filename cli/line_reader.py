@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -90,6 +92,7 @@ class LineReader:
         )
         self._given_up: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pressed = False
         if on_typed is not None:
             self._session.default_buffer.on_text_changed += Typing(on_typed)
 
@@ -100,16 +103,27 @@ class LineReader:
         """
         if self._given_up is not None:
             raise self._given_up
-        self._loop = None
+        self._loop, self._pressed = None, False
+        before = signal.signal(signal.SIGINT, self._press)  # prompt-toolkit has its own while the prompt is up
         try:
-            return self._session.prompt("> ", default=default, pre_run=self._begin)
+            line = self._session.prompt("> ", default=default, pre_run=self._begin)
         finally:
             self._loop = None
+            signal.signal(signal.SIGINT, before)
+        if self._pressed:
+            raise KeyboardInterrupt
+        return line
+
+    def _press(self, _signal: int, _frame: FrameType | None) -> None:
+        """Ctrl-C while the prompt is set up or taken down, which it would leave half done: raised once that is over."""
+        self._pressed = True
 
     def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._given_up is not None:
             self._leave(self._given_up)
+        elif self._pressed:
+            self._session.app.exit(exception=KeyboardInterrupt())
 
     def _leave(self, error: BaseException) -> None:
         if self.typed.strip():

@@ -84,6 +84,13 @@ class Repl:
 
     def run(self) -> int:
         """Read and answer until the user leaves. The exit code."""
+        while True:
+            try:
+                return self._read_and_answer()
+            except KeyboardInterrupt:  # pressed between two prompts, as a held key does: meant for one of them
+                continue
+
+    def _read_and_answer(self) -> int:
         interrupted_at = -LEAVE_WITHIN_S
         while True:
             draft, self._draft = self._draft, ""

@@ -5,9 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mlxchat.cli.interrupts import stopping
+from mlxchat.cli.line_reader import LineReader
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from support.fake_engine import FakeChat, FakeEngine
 from support.run_program import PATIENCE_S, Ended, command, environment
 from support.schemas import validate
@@ -112,3 +118,40 @@ def test_the_handler_before_comes_back(chat: FakeChat) -> None:
     before = signal.getsignal(signal.SIGINT)
     assert list(events()) == [None]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_breaks_off_no_prompt_that_is_taken_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
+    steps: list[str] = []
+
+    def prompt(*_: object, **__: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("taken down")
+        return "hello"
+
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        reader = LineReader(color=False)
+        monkeypatch.setattr(reader._session, "prompt", prompt)
+        before = signal.getsignal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            reader.read()
+    assert steps == ["taken down"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_while_the_prompt_is_set_up_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        reader = LineReader(color=False)
+        asked = reader._session.prompt
+
+        def prompt(*arguments: Any, **more: Any) -> str:
+            signal.raise_signal(signal.SIGINT)
+            steps.append("set up")
+            return asked(*arguments, **more)
+
+        steps: list[str] = []
+        monkeypatch.setattr(reader._session, "prompt", prompt)
+        with pytest.raises(KeyboardInterrupt):
+            reader.read()
+    assert steps == ["set up"]

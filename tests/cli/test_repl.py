@@ -265,3 +265,15 @@ class TestPictures:
         held = converse("/image http://slow.example/a.png", "say one")
         assert held.typist.drafts[1] == "/image http://slow.example/a.png"
         assert said(held)[0] == ("user", "say one")
+
+
+def test_ctrl_c_between_two_prompts_ends_nothing() -> None:
+    presses = [KeyboardInterrupt()]
+
+    def clock() -> float:
+        if presses:
+            raise presses.pop()
+        return 0.0
+
+    held = converse(CTRL_C, "say on", clock=clock)
+    assert (held.code, held.out, presses) == (0, "on\n", [])
