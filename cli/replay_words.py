@@ -60,7 +60,7 @@ def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Itera
     images = images_in(subject.jobs)
     if images:
         why = "they can't be read here" if subject.sees else "this model sees no pictures"
-        words_ = f"{_count(images, 'image')} stand as words: {why}"
+        words_ = f"{_count(images, 'image')} {'stands' if images == 1 else 'stand'} as words: {why}"
         yield from labelled("", words_, width, "yellow")
     if subject.supplied:
         yield from labelled("supplied", ", ".join(subject.supplied), width)

@@ -54,4 +54,4 @@ def _folder(model: str) -> ModelFolder:
     path = Path(model).expanduser()
     if (path / "config.json").is_file():
         return ModelFolder(path.resolve().name, path.resolve(), "folder")
-    return models.resolve(model, offline=True)
+    return models.resolve(model)

@@ -77,6 +77,13 @@ def test_jsonl_is_a_line_per_request(program: Program) -> None:
     assert "baseline_ttft_ms" in lines[1]
 
 
+def test_a_plan_for_a_model_that_is_not_here_says_how_to_get_it() -> None:
+    ended = run_program("replay", str(TWO), "--plan", "-m", "nobody/has-this", fake=False)
+    assert ended.code == 69
+    assert "--offline" not in ended.err
+    assert "mlxchat models pull" in ended.err
+
+
 def test_a_plan_loads_no_weights(program: Program) -> None:
     ended = program(str(TWO), "--plan", "--json", "--prefill-rate", "100")
     assert ended.code == 0, ended.err
