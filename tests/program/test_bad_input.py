@@ -10,7 +10,7 @@ from support.run_program import Ended
 from support.schemas import validate
 from support.scripted import model_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from support.oracle import oracle_new
 from support.process import Scripted
 from support.scripted import model_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 SYSTEM = "The window, the layer, the block and the prefix. " * 60
 THOUGHT = "The user asks.\n</think>\n\nParis."

@@ -11,7 +11,7 @@ import pytest
 from support.process import Scripted, finished
 from support.scripted import model_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 PROMPT = "The window, the layer, the block and the prefix. " * 60
 NAMED = """

@@ -13,7 +13,7 @@ from support.schemas import validate
 from support.scripted import Reply, model_folder
 from support.tiny_tokenizer import load
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 YES = "Hm.\n</think>\n\nYes."
 ANSWER = "Paris is the capital."
