@@ -15,7 +15,7 @@ from mlxchat.cache import reader
 from mlxchat.cache.keys import namespace_key
 from mlxchat.cache.store import Store
 from support.driver import Driver
-from support.kvstore import FaultyFiles, io_error
+from support.kvstore import FaultyFiles, fill_unchecked, io_error
 
 pytestmark = pytest.mark.exact
 
@@ -179,5 +179,6 @@ def test_planted_records_that_nobody_verifies_are_wrong_answers(
         return tensors
 
     monkeypatch.setattr(reader, "verified", believe)
+    monkeypatch.setattr(reader.Reader, "_read_in_place", fill_unchecked)
     with pytest.raises(AssertionError):
         ends_right("gemma3_text", FAULTS[fault], model, tmp_path)

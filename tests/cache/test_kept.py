@@ -34,7 +34,7 @@ from support.kvstore import (
     specs,
 )
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 ONE = record_bytes()
 LINE = Line(random_ids(6 * BLOCK + 50))

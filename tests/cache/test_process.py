@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 MODULES = (
     "budget",

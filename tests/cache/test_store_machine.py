@@ -27,7 +27,7 @@ from support.kvstore import (
     record_bytes,
 )
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 ONE = record_bytes()
 BUDGET = 9 * ONE

@@ -17,7 +17,7 @@ from mlxchat.cache.trie import common_prefix
 from support.kvstore import Line, random_ids
 from support.trace_scale import Asked, Trace, prompts
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 SMALL = {"requests": 60, "tokens": 4100, "conversations": 5}
 

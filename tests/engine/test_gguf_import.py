@@ -13,7 +13,7 @@ from mlxchat.engine import gguf_import
 from mlxchat.errors import ModelIncomplete, ModelUnsupported
 from support.gguf_files import TinyGguf, write_gemma3, write_llama
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 Write = Callable[..., TinyGguf]
 

@@ -16,7 +16,7 @@ from mlxchat.engine.gguf_tokenizer import Vocabulary, build, merges_from_scores
 from mlxchat.errors import ModelUnsupported
 from support.gguf_files import SPACE, byte_alphabet, gemma_vocabulary, write_llama
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 _WORDS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 _TEXTS = st.lists(

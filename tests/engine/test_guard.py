@@ -12,7 +12,7 @@ from mlxchat.engine import guard, loader
 from mlxchat.errors import ModelRefused, ModelTooLarge, ModelUnsupported
 from support.model_folders import as_folder, edit_json, make_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 CODE = "from pathlib import Path\nPath({marker!r}).write_text('ran')\n"
 

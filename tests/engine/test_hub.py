@@ -15,7 +15,7 @@ from mlxchat.engine import download, folders, hub, models
 from mlxchat.errors import DownloadError, MlxchatError, ModelNotFound
 from support.model_folders import isolate, make_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 NAME = "org/tiny"
 

@@ -12,7 +12,7 @@ from mlxchat.engine.aliases import EMBEDDED
 from mlxchat.errors import DownloadError, ModelIncomplete, ModelNotFound
 from support.model_folders import huggingface_snapshot, isolate, make_folder
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 
 
 @pytest.fixture(scope="module")

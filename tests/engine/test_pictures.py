@@ -20,7 +20,7 @@ from mlxchat.engine.vision_kind import has_vision
 from mlxchat.errors import DataError, InputError
 from PIL import Image, ImageOps
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
 

@@ -19,7 +19,7 @@ from mlxchat.engine.stable import Edge
 from support.replies import REASONING, TOOLS, WITH_TOOLS, generate, spell
 from support.tiny_tokenizer import FAMILIES, Family
 
-pytestmark = pytest.mark.exact
+pytestmark = pytest.mark.plain
 Loader = Callable[[Family], Any]
 SLOW_OK = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 

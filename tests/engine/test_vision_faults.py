@@ -7,7 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlxchat.cache import live, picture_mask
+from mlxchat.cache import keys, live, picture_mask
 from mlxchat.engine import loop, vision_model
 from mlxchat.engine.cuts import cuts
 from mlxchat.engine.image_spans import ImageSpan
@@ -121,9 +121,10 @@ def test_a_split_picture_is_noticed(rigs: VisionRigs, family: VisionFamily, monk
 
 @families(FAMILIES)
 def test_an_ignored_hash_is_noticed(rigs: VisionRigs, family: VisionFamily, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = live.elements
+    real = keys.elements
     blank = lambda ids, hashes=(): real(ids, [(start, end, bytes(32)) for start, end, _ in hashes])  # noqa: E731
     monkeypatch.setattr(live, "elements", blank)
+    monkeypatch.setattr(keys, "elements", blank)
     rig = rigs(family)
     first = rig.ask(rig.chat("Ignored."), says("What is it?", rig.picture(4)))
     other = rig.ask(rig.chat("Ignored."), says("What is it?", rig.picture(5)))

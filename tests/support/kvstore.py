@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mlxchat.cache.files import FileSystem
@@ -186,3 +187,12 @@ def read_back(store: Store, entries: Sequence[Entry]) -> tuple[list[Entry], list
             came.append(entry)
     assert len(came) + len(failed) == len(entries)
     return came, failed
+
+
+def fill_unchecked(self: Any, _batch: Any, extent: Any, job: Any) -> None:
+    """A planted `Reader._read_in_place` that believes whatever stands in a record's place."""
+    entry, sink = job
+    start = extent.offset + entry.nbytes - entry.header.payload_bytes
+    for spec in entry.header.tensors:
+        self._scratch.read_into(start, *sink.places(spec.name))
+        start += spec.nbytes

@@ -18,6 +18,7 @@ from mlxchat.cache.records import decode
 from mlxchat.cache.room import Room
 from mlxchat.cache.store import Store
 from mlxchat.engine.reuse import Reuse
+from support.kvstore import fill_unchecked
 
 
 def all_or_nothing_trims(monkeypatch: Any) -> None:
@@ -103,11 +104,13 @@ def nothing_verified(monkeypatch: Any) -> None:
         return found
 
     monkeypatch.setattr(reader, "verified", unverified)
+    monkeypatch.setattr(reader.Reader, "_read_in_place", fill_unchecked)
 
 
 def any_valid_record(monkeypatch: Any) -> None:
     """A record that is whole is taken for the one that was wanted."""
     monkeypatch.setattr(reader, "verified", lambda entry, record: decode(record)[1])
+    monkeypatch.setattr(reader.Reader, "_read_in_place", fill_unchecked)
 
 
 def failed_reads_forgotten(monkeypatch: Any) -> None:

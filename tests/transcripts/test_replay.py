@@ -51,8 +51,8 @@ def test_every_fixture_replays_and_the_oracle_agrees(name: str, model: Path, tmp
         assert row.planned.answer_tokens == row.stats.completion_tokens
 
 
-def test_planted_a_trie_that_forgets_is_seen(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SequenceTrie, "longest_match", lambda self, ids, image_hashes=(): 0)
+def test_planted_a_trie_that_invents_is_seen(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SequenceTrie, "longest_match", lambda self, ids, image_hashes=(): len(ids))
     pairs = oracle_prefixes(run(model, tmp_path, two_turns()))
     assert any(ours != theirs for ours, theirs in pairs)
 
