@@ -34,7 +34,13 @@ def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigs]:
         yield made
 
 
-@pytest.fixture(scope="module", params=RIGS, ids=[kind for kind, _ in RIGS])
+SLOW = {"gpt_oss"}  # for test-slow: the other windows do the same
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(rig, id=rig[0], marks=(pytest.mark.slow,) if rig[0] in SLOW else ()) for rig in RIGS],
+)
 def rig(request: pytest.FixtureRequest, rigs: Rigs) -> Rig:
     return rigs(*request.param, False)
 

@@ -73,7 +73,7 @@ def test_an_extra_cut_is_seen_in_the_calls(rigs: Rigs, monkeypatch: pytest.Monke
         talk.ask()
 
 
-@pytest.mark.parametrize("drop_live", [False, True])
+@pytest.mark.parametrize("drop_live", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_conversation_longer_than_the_states_in_memory(drop_live: bool, rigs: Rigs) -> None:
     """States in memory are few: the recent turns and the system prompt stay within reach, an old turn may not."""
     rig = rigs("qwen3_5", "qwen36", drop_live)
