@@ -93,7 +93,8 @@ def mlx_lm_1256_restores_on_another_thread_than_the_first(rig: Rig, seconds: flo
             while not done or time.monotonic() < until:
                 fresh = rig.draw(300)
                 drivers[0].turn("load", fresh, [])  # the writer is at work while the reader reads
-                assert drivers[0].turn("b", [*prompt, *rig.draw(5)], [])[0].cached_tokens == 300
+                # of five drawn ids the first may be one that followed before
+                assert 300 <= drivers[0].turn("b", [*prompt, *rig.draw(5)], [])[0].cached_tokens < 305
                 drivers[0].drop_live("b")
                 drivers[0].sequences["load"].live = None
                 done += 1
