@@ -69,7 +69,6 @@ class Reader:
         self._counters = counters
         self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
         self._buffer = bytearray()
-        self._advised: set[Extent] = set()
         self._thread = threading.Thread(target=self._run, name="mlxchat-kv-reader", daemon=True)
 
     def start(self) -> None:
@@ -99,7 +98,6 @@ class Reader:
                 batch.raised = error
             if len(self._buffer) > RUN_BYTES:
                 self._buffer = bytearray()
-            self._advised.clear()
             batch.done.set()
 
     def _serve(self, batch: Batch) -> None:
@@ -120,25 +118,23 @@ class Reader:
         whole, parts = _by_way(sorted(stored, key=lambda item: item[0]))
         with self._index.lock:
             self._counters.bytes_read += sum(extent.length for extent, _ in whole)
-        for number, (extent, job) in enumerate(whole):
-            self._advise(whole[number + 1 :])
-            self._read_in_place(batch, extent, job)
+        self._read_whole(batch, whole)
         for run in _runs(parts):
             if run[0][0].length > RUN_BYTES:
                 self._read_large(batch, *run[0])
             else:
                 self._read_run(batch, run)
 
-    def _advise(self, coming: Sequence[_Stored]) -> None:
-        """Let the disk work at what comes next while this thread checks what came."""
-        ahead = 0
-        for extent, _ in coming:
-            if ahead >= AHEAD_BYTES:
-                break
-            ahead += extent.length
-            if extent not in self._advised:
-                self._advised.add(extent)
-                self._scratch.advise(extent)
+    def _read_whole(self, batch: Batch, whole: Sequence[_Stored]) -> None:
+        """One after another; the disk works at what comes next while this thread checks what came."""
+        told, ahead = 0, 0  # of `whole`, and in bytes past the record in hand
+        for number, (extent, job) in enumerate(whole):
+            told, ahead = max(told, number + 1), max(0, ahead - extent.length)
+            while told < len(whole) and ahead < AHEAD_BYTES:
+                self._scratch.advise(whole[told][0])
+                ahead += whole[told][0].length
+                told += 1
+            self._read_in_place(batch, extent, job)
 
     def _read_in_place(self, batch: Batch, extent: Extent, job: Job) -> None:
         """One record straight to where its tensors belong, each checked while it is still in the processor's cache.
