@@ -53,7 +53,7 @@ class Reuse:
         self._restorer: Restorer | None = None
         if layout is not None and not off:
             memory = memory if memory is not None else Memory()
-            self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._leave)
+            self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._keep_branch)
         self._checkpoints = Checkpoints(store if self._restorer is not None else None)
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
@@ -120,9 +120,6 @@ class Reuse:
         """An empty live cache."""
         layout = self.layout if self.layout is not None else Layout((), None, 0)
         return LiveCache(self._make_caches(), layout, self._namespace)
-
-    def _leave(self, sequence: Conversation, plan: Plan) -> None:
-        self._keep_branch(sequence, plan)
 
     def _keep_branch(self, sequence: Conversation, plan: Plan) -> None:
         """Before a branch is left that one may come back to (an edit, a retry): park it."""
