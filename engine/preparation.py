@@ -13,17 +13,16 @@ from contextlib import AbstractContextManager
 import mlx.core as mx
 import numpy as np
 
-from ..cache.keys import Ids, as_elements
+from ..cache.keys import as_elements
 from .ahead import AheadRequest, Preview
 from .cuts import PREFILL_STEP, calls, kept_whole
-from .prompts import Prompt
+from .preview import Previewer
 from .reuse import Reuse
 from .runner import ModelRunner
 from .sequence import Sequence
 from .stats import RequestStats
 
 Counting = Callable[[RequestStats], AbstractContextManager[None]]
-Previewer = Callable[[AheadRequest, Sequence], Preview | None]
 
 
 class Preparation:
@@ -105,12 +104,3 @@ class Preparation:
         else:
             live.compact()  # words that aren't sent yet stay off the disk
         mx.clear_cache()
-
-
-def settled(prompts: list[Prompt]) -> Ids:
-    """What several renderings begin with."""
-    shortest = min(len(prompt.ids) for prompt in prompts)
-    stacked = np.stack([prompt.ids[:shortest] for prompt in prompts])
-    differs = (stacked != stacked[0]).any(axis=0)
-    ids: Ids = stacked[0][: int(differs.argmax()) if differs.any() else shortest]
-    return ids

@@ -11,14 +11,13 @@ from functools import cached_property
 import mlx.core as mx
 
 from ..errors import ContextExceeded, ModelUnsupported
-from .ahead import AheadRequest, Preview
 from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
 from .image_reader import sees_no_pictures
 from .loader import LoadedModel
 from .markers import MarkerParser
-from .messages import Generated, ImagePart, Message, TextPart, user
-from .preparation import settled
+from .messages import Generated, ImagePart, Message, TextPart
+from .preview import Previewer
 from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
@@ -30,21 +29,6 @@ from .stats import RequestStats, rate
 from .switches import Switches
 from .tool_calls import reply_of
 from .vision_model import VisionModel
-
-_MORE = ("x", " x", "\nx", ". ", "'s")  # how what is typed may go on
-
-
-def _goings_on(draft: Message) -> list[Message]:
-    """A draft up to its last whole word, and several ways to go on: the word being typed may become another yet."""
-    part = draft.content[-1] if draft.content else TextPart("")
-    if not isinstance(part, TextPart):
-        return [draft]
-    words = part.text.rstrip()
-    if words == part.text:
-        words = words[: len(words) - len(words.split()[-1])].rstrip() if words else ""
-    space = part.text[len(words) : len(words) + 1]
-    texts = [words, *(words + space + more for more in _MORE)]
-    return [replace(draft, content=(*draft.content[:-1], TextPart(text))) for text in texts]
 
 
 class TurnBuilder:
@@ -59,6 +43,7 @@ class TurnBuilder:
         vision: VisionModel | None = None,
     ) -> None:
         self.whole_pictures = vision is not None and vision.whole
+        self.preview = Previewer(renderer, model.context_limit, self.whole_pictures)
         self._vision = vision
         self.end_ids = model.eos_token_ids | frozenset(renderer.turn_end_ids)
         self._model = model
@@ -86,36 +71,6 @@ class TurnBuilder:
         if request.recorded is not None:
             run.feeding = self._feeding(request, request.recorded, sequence, prompt, limit - len(prompt.ids))
         return run
-
-    def preview(self, request: AheadRequest, sequence: Sequence) -> Preview | None:
-        """What the prompt of a coming user message is sure to begin with, whatever else is typed; None if nothing is.
-
-        Any of several goings-on is rendered behind the words so far; what all of them share is settled.
-        """
-        options = request.options
-
-        def render(message: Message) -> Prompt:
-            return self._renderer.render(
-                (*request.messages, message), thinking=options.thinking, tools=options.tools, date=sequence.date
-            )
-
-        prompts = [render(user(more)) for more in _MORE]
-        header = max(prompts[0].positions("user_start"), default=0)
-        opened = min(header, len(settled(prompts)))
-        if request.draft is not None:
-            prompts = [render(message) for message in _goings_on(request.draft)]
-        ids = settled(prompts)
-        if request.draft is None:
-            ids = ids[:opened]
-        if not 0 < len(ids) < self._model.context_limit:
-            return None
-        opened = min(opened, len(ids))
-        pictures = tuple(span for span in prompts[0].pictures if span.start < len(ids))
-        if pictures and pictures[-1].end > len(ids):  # its pixels may yet be others
-            ids, pictures = ids[: pictures[-1].start], pictures[:-1]
-            opened = min(opened, len(ids))
-        kinds = {mark.position: mark.kind for mark in reversed(prompts[0].marks) if mark.position <= opened}
-        return Preview(ids, opened, dict(sorted(kinds.items())), pictures, self.whole_pictures)
 
     def _prompt(self, request: Request, sequence: Sequence) -> Prompt:
         if request.ids is not None:

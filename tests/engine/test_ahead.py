@@ -152,6 +152,23 @@ def test_a_request_comes_first(rig: Rig) -> None:
     assert asked.stats.prompt_tokens > 0
 
 
+def test_where_the_words_begin_is_rendered_once_for_all_of_them(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = Talk(rig)
+    ask(talk)
+    prepare(talk)
+    renderer, rendered = rig.cached.machinery.renderer, list[str]()
+    render = renderer.render
+    monkeypatch.setattr(renderer, "render", lambda messages, **how: (rendered.append(""), render(messages, **how))[1])
+    prepare(talk, "One two three ")
+    once = len(rendered)
+    prepare(talk, "One two three four ")
+    assert len(rendered) == 2 * once
+    ask(talk)  # other messages: what was known of the last ones is no use
+    rendered.clear()
+    prepare(talk, "One two three ")
+    assert len(rendered) > once
+
+
 def test_few_tokens_are_not_worth_a_call(rig: Rig) -> None:
     talk = Talk(rig)
     ask(talk)
