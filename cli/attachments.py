@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..engine.messages import FilePart, ImagePart, Message, TextPart
+from ..engine.vision_kind import sees_no_pictures
 from ..errors import MlxchatError, UsageError
 from .input_sources import user_message
 from .picture_download import is_url
-from .pictures import StagedPicture, blind, restaged, stage
+from .pictures import StagedPicture, restaged, stage
 
 
 class Attachments:
@@ -44,7 +45,7 @@ class Attachments:
     def stage(self, source: str) -> StagedPicture:
         """Read a picture for the next message. Raises ModelUnsupported, InputError, DataError, UsageError."""
         if not self._sees:
-            raise blind(self._model)
+            raise sees_no_pictures(self._model)
         picture = stage(_path_of(source), self._offline)
         self.pictures.append(picture)
         return picture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
 from ..engine.options import EngineOptions, RequestOptions
+from ..engine.vision_kind import sees_no_pictures
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
@@ -21,7 +22,7 @@ from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
 from .output import Output
-from .pictures import StagedPicture, blind, pictures_in, sees_pictures, stage_all, with_pictures
+from .pictures import StagedPicture, pictures_in, sees_pictures, stage_all, with_pictures
 from .plain_output import PlainOutput
 from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
@@ -84,7 +85,7 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
     sees = sees_pictures(flags.model_name, flags.offline)
     if not sees and (work.pictures or pictures_in([*saved.history, *(work.messages or [])])):
-        raise blind(flags.model_name)
+        raise sees_no_pictures(flags.model_name)
     if work.messages is None:
         return _converse(typed, saved, work, sees, streams)
     with _running(flags.engine_options(), streams) as engine:

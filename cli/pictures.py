@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import ImagePart, Message, Part
-from ..errors import MlxchatError, ModelUnsupported
+from ..errors import MlxchatError
 from .input_sources import Stdin
 from .picture_download import download, is_url
 
@@ -93,13 +93,6 @@ def sees_pictures(model: str, offline: bool) -> bool:
 
     config: Mapping[str, Any] = read_config(resolve(model, offline).path)
     return has_vision(config)
-
-
-def blind(model: str) -> ModelUnsupported:
-    """The error for a picture that a text model is to see."""
-    return ModelUnsupported(
-        f"{model} is a text model and can't see pictures", "leave them out, or choose a model with vision (-m)"
-    )
 
 
 def _bytes_of(name: str, offline: bool, stdin: Stdin | None) -> tuple[bytes, str]:

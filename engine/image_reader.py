@@ -152,12 +152,6 @@ class ImageReader:
         return text
 
 
-def sees_no_pictures(name: str) -> ModelUnsupported:
-    """The error for a picture that a text-only model is asked about."""
-    hint = "leave them out, or choose a model with vision (-m)"
-    return ModelUnsupported(f"{name} is a text model and can't see pictures", hint)
-
-
 def _source_key(source: str) -> tuple[str | bytes, int, int]:
     """A file by name, time and size; what has no file, by what it says (a data: URL is as long as its picture)."""
     if not source.startswith("data:"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import DataError, TemplateError
 from .encoding import Encoder, Scanner
-from .image_reader import ImageReader, sees_no_pictures
+from .image_reader import ImageReader
 from .image_spans import ImageSpan
 from .layout import Layout, Splice, common_length, common_text
 from .marker_sets import markers_for
@@ -24,6 +24,7 @@ from .rendering import ChatTemplate, Plain, pictures_in, plain_message
 from .shape import Lead, Shape, learn, split_lead
 from .splice import Splicer, anchors_in, with_sentinel
 from .tool_calls import ToolCallReader, parser_for
+from .vision_kind import sees_no_pictures
 
 if TYPE_CHECKING:
     from mlx_lm.tokenizer_utils import TokenizerWrapper

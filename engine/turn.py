@@ -13,7 +13,6 @@ import mlx.core as mx
 from ..errors import ContextExceeded, ModelUnsupported
 from .events import Notice, ToolCallDone, TurnDone
 from .feeding import Feeding
-from .image_reader import sees_no_pictures
 from .loader import LoadedModel
 from .markers import MarkerParser
 from .messages import Generated, ImagePart, Message, TextPart
@@ -28,6 +27,7 @@ from .sequence import Sequence
 from .stats import RequestStats, rate
 from .switches import Switches
 from .tool_calls import reply_of
+from .vision_kind import sees_no_pictures
 from .vision_model import VisionModel
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import ModelUnsupported
+
 _TOWERS = ("mm_vision_tower", "img_processor")
 """What older families name their vision part by, in place of `vision_config`."""
 
@@ -19,3 +21,9 @@ def has_vision(config: Mapping[str, Any]) -> bool:
     if isinstance(vision, Mapping):
         return bool(vision) and not vision.get("skip_vision")
     return any(config.get(name) for name in _TOWERS)
+
+
+def sees_no_pictures(name: str) -> ModelUnsupported:
+    """The error for a picture that a text-only model is asked about."""
+    hint = "leave them out, or choose a model with vision (-m)"
+    return ModelUnsupported(f"{name} is a text model and can't see pictures", hint)
