@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine.messages import Message
 from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
-    from ..engine.catalog import ModelInfo
     from ..engine.chat import Chat
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
 
 
-def model_facts(name: str) -> ModelInfo:
-    """What is known of a model on disk before it is loaded, MLX left alone. Raises ModelError."""
-    from ..engine.catalog import info
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a conversation greets with."""
 
-    return info(name)
+    name: str
+    context_limit: int
+
+
+def model_facts(name: str) -> ModelFacts:
+    """What config.json alone tells of a model on disk. Raises ModelError."""
+    from ..engine.kv_shape import context_limit
+    from ..engine.models import read_config, resolve
+
+    folder = resolve(name)
+    return ModelFacts(folder.name, context_limit(read_config(folder.path)))
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
