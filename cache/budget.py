@@ -29,7 +29,7 @@ def default_budget(directory: Path) -> int:
     floor where that is not more than half of what is free.
     OSError if not even a parent of the directory can be looked at.
     """
-    held = _existing(directory)
+    held = existing(directory)
     if is_memory_backed(held):
         return _share(psutil.virtual_memory().available, _MEMORY_SHARE, _MEMORY_FLOOR, _MEMORY_CAP)
     return _share(psutil.disk_usage(str(held)).free, _DISK_SHARE, _DISK_FLOOR, _DISK_CAP)
@@ -46,14 +46,14 @@ def _share(free: int, share: int, floor: int, cap: int) -> int:
 
 def is_memory_backed(path: Path) -> bool:
     """Whether files under `path` are kept in memory (tmpfs, ramfs), so that a cache there saves none."""
-    real = _existing(path).resolve()
+    real = existing(path).resolve()
     mounts = [mount for mount in psutil.disk_partitions(all=True) if real.is_relative_to(mount.mountpoint)]
     # Of mounts on one point the last one listed is what is seen.
     nearest = max(enumerate(mounts), key=lambda item: (len(item[1].mountpoint), item[0]), default=None)
     return nearest is not None and nearest[1].fstype in {"tmpfs", "ramfs"}
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
     """The path, or its nearest parent that exists."""
     absolute = path.absolute()
     return next((step for step in (absolute, *absolute.parents) if step.exists()), absolute)

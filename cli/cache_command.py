@@ -62,11 +62,10 @@ def examine(cache_dir: Path | None) -> dict[str, Any]:
 def _folder(directory: Path) -> dict[str, Any]:
     import psutil
 
-    from ..cache.budget import default_budget, is_memory_backed
+    from ..cache.budget import default_budget, existing, is_memory_backed
 
-    there = next((one for one in (directory, *directory.absolute().parents) if one.exists()), Path("/"))
     try:
-        free, budget = psutil.disk_usage(str(there)).free, default_budget(directory)
+        free, budget = psutil.disk_usage(str(existing(directory))).free, default_budget(directory)
     except OSError:
         free = budget = None
     return {
