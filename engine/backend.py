@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UsageError
 
@@ -140,6 +140,16 @@ def compute_dtype() -> str | None:
     float32 on the Linux CPU backend: half precision runs there at 3 to 6 GFLOP/s whatever the BLAS.
     """
     return "float32" if sys.platform == "linux" else None
+
+
+def evaluate(model: Any) -> None:
+    """Evaluate a lazily loaded module's parameters in that dtype. Converted before they are read: never two copies."""
+    import mlx.core as mx
+
+    wanted = compute_dtype()
+    if wanted is not None:
+        model.set_dtype(getattr(mx, wanted))
+    mx.eval(model.parameters())
 
 
 def describe() -> tuple[str, str]:

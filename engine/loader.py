@@ -131,15 +131,11 @@ def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[Weigh
 
 
 def _load_model(shown: Path) -> tuple[Any, dict[str, Any]]:
-    """The module with its parameters evaluated in the backend's dtype. Converted lazily: never both copies at once."""
-    import mlx.core as mx
+    """The module with its parameters evaluated in the backend's dtype."""
     from mlx_lm.utils import load_model
 
     model, config = load_model(shown, lazy=True)
-    wanted = backend.compute_dtype()
-    if wanted is not None:
-        model.set_dtype(getattr(mx, wanted))
-    mx.eval(model.parameters())
+    backend.evaluate(model)
     return model, config
 
 

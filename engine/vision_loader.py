@@ -38,15 +38,11 @@ def check_weights(name: str, files: Sequence[WeightFile]) -> None:
 
 def load_vision_model(shown: Path) -> tuple[Any, dict[str, Any]]:
     """mlx-vlm's module with its parameters evaluated in the backend's dtype, and config.json as mlx-lm reads it."""
-    import mlx.core as mx
     from mlx_lm.utils import load_config  # with the end tokens of generation_config.json, as for text models
     from mlx_vlm.utils import load_model
 
     model = load_model(shown, lazy=True, trust_remote_code=False)
-    wanted = backend.compute_dtype()
-    if wanted is not None:
-        model.set_dtype(getattr(mx, wanted))
-    mx.eval(model.parameters())
+    backend.evaluate(model)
     return model, load_config(shown)
 
 
