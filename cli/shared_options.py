@@ -1,0 +1,35 @@
+"""Options that mean the same in several commands, each worded once; and how an option is written down.
+
+Annotations are not put off here: typer would compile each of them again, and --help be slower for it.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+MODEL, OUTPUT, CACHE = "Model", "Output", "KV cache"
+
+
+def option(*names: str, help: str, panel: str, metavar: str | None = None, **more: Any) -> Any:  # noqa: A002
+    """An option of a command; `panel` is the heading that it stands under."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, **more)
+
+
+Template = Annotated[
+    str | None,
+    option("--template", help="Chat template: a built-in name or a file.", panel=MODEL, metavar="NAME|FILE"),
+]
+Offline = Annotated[bool, option("--offline", help="Never use the network.", panel=MODEL)]
+Yes = Annotated[bool, option("--yes", help="Download the model without asking.", panel=MODEL)]
+Json = Annotated[bool, option("--json", help="Print one JSON object.", panel=OUTPUT)]
+Quiet = Annotated[bool, option("-q", "--quiet", help="Only errors on stderr.", panel=OUTPUT)]
+CacheDir = Annotated[str | None, option("--cache-dir", help="Folder of the scratch file.", panel=CACHE, metavar="DIR")]
+CacheBytes = Annotated[
+    str | None, option("--cache-bytes", help="Its largest size, such as 2GB.", panel=CACHE, metavar="SIZE")
+]
+KvBits = Annotated[
+    int | None, option("--kv-bits", help="Keep full-attention KV in 4 or 8 bits.", panel=CACHE, metavar="N")
+]
+KvGroupSize = Annotated[
+    int | None, option("--kv-group-size", help="Values that share a scale: 32, 64 or 128.", panel=CACHE, metavar="N")
+]
