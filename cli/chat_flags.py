@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from ..engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
+from ..engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
 from .ages import parse_age
-from .kv_flags import kv_quantization
+from .cache_flags import cache_options, kv_quantization
 from .sampling_settings import read_settings
-from .sizes import parse_size
 from .streams import ColorChoice
 
 
@@ -105,12 +103,10 @@ class ChatFlags:
 
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for a size or an age that is none."""
-        budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
-        directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
-        cache = CacheOptions(
-            enabled=not self.no_cache,
-            directory=directory,
-            budget_bytes=budget,
+        cache = cache_options(
+            self.no_cache,
+            self.cache_dir,
+            self.cache_bytes,
             tenant=self.cache_tenant or "",
             ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
             persist=self.cache_persist,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..engine.options import CacheOptions, EngineOptions, SamplingOptions, ThinkingOptions
+from ..engine.options import EngineOptions, SamplingOptions, ThinkingOptions
 from ..errors import DataError, UsageError
+from .cache_flags import cache_options, kv_quantization
 from .input_sources import read_text, system_text
-from .kv_flags import kv_quantization
-from .sizes import parse_size
 from .streams import ColorChoice
 
 if TYPE_CHECKING:
@@ -90,9 +88,7 @@ class ReplayFlags:
 
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
-        budget = None if self.cache_bytes is None else parse_size(self.cache_bytes, "--cache-bytes")
-        directory = None if self.cache_dir is None else Path(self.cache_dir).expanduser()
-        cache = CacheOptions(enabled=not self.no_cache, directory=directory, budget_bytes=budget)
+        cache = cache_options(self.no_cache, self.cache_dir, self.cache_bytes)
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
             model=self.model, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
