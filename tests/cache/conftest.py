@@ -46,3 +46,13 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., tuple[Any, Any]]]:
     for driver in made:
         driver.close()
         assert driver.troubles == []
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Any]:
+    """Drivers for a test named after another engine's report; their books are looked at at the end."""
+    from support.trap_rig import Rig
+
+    made = Rig(tmp_path)
+    yield made
+    made.close()

@@ -10,8 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -249,13 +247,6 @@ def mlx_engine_335_a_drive_that_vanishes(rig: Rig) -> None:
     assert len(drivers[0].troubles) == 2  # reading and writing, each once
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("name", TRAPS.rows)
 def test_report(name: str, rig: Rig) -> None:
     TRAPS.rows[name].row(rig)
@@ -264,10 +255,7 @@ def test_report(name: str, rig: Rig) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), TRAPS.planted)
 def test_report_is_red_under_its_fault(name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.planted = True
-    TRAPS.rows[name].faults[number](monkeypatch)
-    with pytest.raises(AssertionError):
-        TRAPS.rows[name].row(rig)
+    TRAPS.turns_red(name, number, rig, monkeypatch)
 
 
 @pytest.mark.slow

@@ -5,8 +5,6 @@ The others are in test_trap_records.py and in the table of docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -234,13 +232,6 @@ def codex_31902_the_old_branch_stays_reachable(rig: Rig) -> None:
     assert back.cached_tokens == 320
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("name", TRAPS.rows)
 def test_report(name: str, rig: Rig) -> None:
     TRAPS.rows[name].row(rig)
@@ -249,7 +240,4 @@ def test_report(name: str, rig: Rig) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), TRAPS.planted)
 def test_report_is_red_under_its_fault(name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.planted = True
-    TRAPS.rows[name].faults[number](monkeypatch)
-    with pytest.raises(AssertionError):
-        TRAPS.rows[name].row(rig)
+    TRAPS.turns_red(name, number, rig, monkeypatch)

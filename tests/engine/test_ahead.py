@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -15,23 +14,12 @@ from mlxchat.engine.messages import Message, user
 from mlxchat.engine.sequence import Sequence
 from mlxchat.engine.setup import Machinery
 from support.rewind_rig import Asked, Rig, Rigs
-from support.rewind_talk import Talk, begin, fresh
+from support.rewind_talk import Talk, fresh
 from support.rewind_words import END, thought
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.usefixtures("same_words")]
 
 RIGS = [("qwen3", "qwen3"), ("gemma3_text", "qwen3"), ("gpt_oss", "gpt_oss"), ("qwen3_5", "qwen36")]
-
-
-@pytest.fixture(autouse=True)
-def _same_words(request: pytest.FixtureRequest) -> None:
-    begin(request.node.name)
-
-
-@pytest.fixture(scope="module")
-def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigs]:
-    with Rigs(tmp_path_factory) as made:
-        yield made
 
 
 SLOW = {"gpt_oss"}  # for test-slow: the other windows do the same

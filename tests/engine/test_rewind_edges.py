@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,11 @@ from mlxchat.engine import loop, rendering
 from mlxchat.engine.messages import user
 from support import faults
 from support.rewind_rig import Rig, Rigs
-from support.rewind_talk import Talk, begin, fresh, within
+from support.rewind_talk import Talk, fresh, within
 from support.rewind_words import thought
 from support.tiny_tokenizer import Family
 
-pytestmark = pytest.mark.exact
-
-
-@pytest.fixture(autouse=True)
-def _same_words(request: pytest.FixtureRequest) -> None:
-    begin(request.node.name)
-
-
-@pytest.fixture(scope="module")
-def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigs]:
-    with Rigs(tmp_path_factory) as made:
-        yield made
+pytestmark = [pytest.mark.exact, pytest.mark.usefixtures("same_words")]
 
 
 def damaged(rig: Rig, plant: Callable[[], None]) -> bool:

@@ -7,14 +7,14 @@ tests here add the bars: no more than four tokens over what a perfect cache woul
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from mlxchat.engine.messages import assistant, system, tool_result, user
 from support.rewind_oracle import WINDOW_SLACK
 from support.rewind_rig import Asked, Rig, Rigs
-from support.rewind_talk import SYSTEM, Talk, begin, fresh, within, written_call
+from support.rewind_talk import SYSTEM, Talk, fresh, within, written_call
 from support.rewind_words import (
     CALL_END,
     HAS_OFF_SWITCH,
@@ -27,7 +27,7 @@ from support.rewind_words import (
 )
 from support.tiny_tokenizer import Family
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.usefixtures("same_words")]
 
 KINDS = ("qwen3", "gemma3_text", "gemma3n", "gemma4_text", "gpt_oss", "qwen3_5")
 TEMPLATES: tuple[Family, ...] = ("qwen3", "qwen36", "gemma4", "gpt_oss", "deepseek_r1")
@@ -58,17 +58,6 @@ def on(applies: Applies = lambda kind, family, drop_live: True) -> pytest.MarkDe
             name = f"{kind}-{family}-{'dropped' if drop_live else 'live'}"
             found.append(pytest.param((kind, family, drop_live), id=name, marks=marks))
     return pytest.mark.parametrize("rig", found, indirect=True, scope="module")
-
-
-@pytest.fixture(autouse=True)
-def _same_words(request: pytest.FixtureRequest) -> None:
-    begin(request.node.name)
-
-
-@pytest.fixture(scope="module")
-def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigs]:
-    with Rigs(tmp_path_factory) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from mlxchat.cache.index import Entry
 from mlxchat.engine.options import KVQuantization
 from mlxchat.engine.stats import RequestStats
@@ -44,6 +45,13 @@ class Traps:
             return row
 
         return register
+
+    def turns_red(self, name: str, number: int, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Plant a fault of a test and assert that it fails."""
+        rig.planted = True
+        self.rows[name].faults[number](monkeypatch)
+        with pytest.raises(AssertionError):
+            self.rows[name].row(rig)
 
     @property
     def planted(self) -> list[tuple[str, int]]:
