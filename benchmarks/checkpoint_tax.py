@@ -30,26 +30,10 @@ from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from paired import ratio
+from words import WORDS
 
 BAR = 1.02
 WARM_UP = 2
-WORDS = [
-    "cache",
-    "window",
-    "layer",
-    "token",
-    "block",
-    "prompt",
-    "restore",
-    "rewind",
-    "shared",
-    "prefix",
-    "writer",
-    "thread",
-    "river",
-    "garden",
-    "letter",
-]
 THREADS = ("mlxchat-kv-writer", "mlxchat-kv-reader")
 
 

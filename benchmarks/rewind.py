@@ -23,41 +23,8 @@ from mlxchat.engine.events import TurnDone, TurnFailed
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from mlxchat.engine.stats import RequestStats
+from words import say
 
-WORDS = [
-    "cache",
-    "window",
-    "layer",
-    "token",
-    "block",
-    "prompt",
-    "restore",
-    "rewind",
-    "shared",
-    "prefix",
-    "writer",
-    "thread",
-    "index",
-    "record",
-    "offset",
-    "answer",
-    "question",
-    "tool",
-    "result",
-    "file",
-    "line",
-    "test",
-    "build",
-    "model",
-    "memory",
-    "disk",
-    "river",
-    "garden",
-    "engine",
-    "letter",
-    "number",
-    "colour",
-]
 COLUMNS = [
     "model",
     "context",
@@ -109,10 +76,6 @@ class Row:
             else:
                 out.append(str(value))
         return out
-
-
-def say(rng: random.Random, words: int) -> str:
-    return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
 
 
 def ask(chat: Chat, text: str, think: int, tokens: int) -> RequestStats:

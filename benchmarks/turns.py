@@ -21,7 +21,7 @@ from mlxchat.engine.messages import Message, user
 from mlxchat.engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from mlxchat.engine.setup import Machinery
 from mlxchat.engine.stats import RequestStats
-from rewind import say
+from words import say
 
 COLUMNS = ["way", "turn", "prompt", "common", "cached", "idle", "typed", "prefilled", "words", "ttft ms"]
 SYSTEM = "You are a patient assistant who reads what is given and answers in a few plain words."

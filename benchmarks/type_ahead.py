@@ -24,7 +24,7 @@ from mlxchat.engine.engine import Engine
 from mlxchat.engine.events import TurnDone, TurnFailed
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
-from rewind import say
+from words import say
 
 PACES: dict[str, list[int]] = json.loads(Path(__file__).with_name("type_ahead.json").read_text(encoding="utf-8"))
 
