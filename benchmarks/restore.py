@@ -3,6 +3,8 @@
     python benchmarks/restore.py [--layouts gemma4-e2b,qwen3.5-9b,…] [--tokens 1024,8192,32768] [--runs 5] [--json FILE]
 
 restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32
+restore fresh  the same restore ÷ reading the same bytes, with their crc32, into memory that is fresh from the system: what
+               any restore has to fill
 restore cold   the same after the file's pages were dropped ÷ a plain sequential read, also after a drop
 write          checkpointing the whole sequence until the disk has it ÷ a plain sequential write of the same bytes
 peak           memory at most during the restore, over what it began with, less the allocated cache buffers
@@ -43,6 +45,7 @@ from mlxchat.cache.window import use_window_caches  # noqa: E402
 
 CHUNK = 8 * 2**20
 NAMESPACE = bytes(32)
+KINDS = ("warm", "fresh", "cold", "write")
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,15 @@ def read_plainly(descriptor: int, nbytes: int, *, checked: bool) -> None:
             crc = zlib.crc32(part, crc)
 
 
+def read_into_fresh(descriptor: int, nbytes: int) -> None:
+    """The same with the bytes kept, as a restore has to."""
+    buffer, crc = memoryview(bytearray(nbytes)), 0
+    for at in range(0, nbytes, CHUNK):
+        part = buffer[at : min(at + CHUNK, nbytes)]
+        os.preadv(descriptor, [part], at)
+        crc = zlib.crc32(part, crc)
+
+
 def write_plainly(folder: Path, nbytes: int) -> float:
     """Seconds to write `nbytes` to a new file and have the disk hold them."""
     block = os.urandom(CHUNK)
@@ -158,8 +170,8 @@ def geometric(ratios: list[float]) -> float:
 def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
     """One layout at one length."""
     shape, open_store = SHAPES[name], lambda: Store(folder, NAMESPACE, 16 * 2**30, 2**30, print)
-    ratios: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
-    speeds: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
+    ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
 
     def note(kind: str, nbytes: int, plain: float, ours: float) -> None:
         ratios[kind].append(plain / ours)
@@ -178,6 +190,7 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
     peak = peak_over(restoring)
     for _ in range(runs):
         note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, checked=True)), timed(restoring))
+        note("fresh", nbytes, timed(lambda: read_into_fresh(descriptor, nbytes)), timed(restoring))
     for _ in range(runs):
         drop_pages(descriptor)
         plain = timed(lambda: read_plainly(descriptor, nbytes, checked=False))
@@ -221,7 +234,20 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    columns = ["layout", "tokens", "read MiB", "warm", "GB/s", "cold", "GB/s", "write", "GB/s", "peak/buffers"]
+    columns = [
+        "layout",
+        "tokens",
+        "read MiB",
+        "warm",
+        "GB/s",
+        "fresh",
+        "GB/s",
+        "cold",
+        "GB/s",
+        "write",
+        "GB/s",
+        "peak/buffers",
+    ]
     print(" ".join(f"{name:>12}" for name in columns))
     found = []
     for name in args.layouts.split(","):
@@ -229,7 +255,7 @@ def main() -> None:
             row = measure(name, tokens, args.runs, args.folder)
             found.append(row)
             cells = [name, tokens, row["bytes_read"] >> 20]
-            for kind in ("warm", "cold", "write"):
+            for kind in KINDS:
                 cells += [row[f"{kind}_ratio"], row[f"{kind}_gb_s"]]
             cells.append(round(row["peak_bytes"] / row["buffer_bytes"], 2))
             print(" ".join(f"{cell:>12}" for cell in cells), flush=True)
