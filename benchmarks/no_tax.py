@@ -1,6 +1,6 @@
 """Cold prefill and decode with checkpointing on, against mlx-lm's own generation on the same weights.
 
-    python benchmarks/no_tax.py [--models smollm2,gemma3-270m] [--prompt 2000] [--tokens 200] [--pairs 100] [--json FILE]
+    python benchmarks/no_tax.py [--models smollm2,gemma3-270m] [--prompt 2000] [--tokens 200] [--pairs 100]
 
 One process, one model object, one thread; pairs alternate A B B A. Prompts are random ids that no earlier prompt shares
 a block with, so that nothing can be reused. Prefill is the time to the first token, decode that of the rest. Both sides

@@ -2,9 +2,9 @@
 
     python benchmarks/restore.py [--layouts gemma4-e2b,qwen3.5-9b,…] [--tokens 1024,8192,32768] [--runs 5] [--json FILE]
 
-restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32
-restore fresh  the same restore ÷ reading the same bytes, with their crc32, into memory that is fresh from the system: what
-               any restore has to fill
+restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32 in
+               as many threads, each into one small buffer
+restore fresh  the same restore ÷ the same reading into memory that is fresh from the system, and kept
 restore cold   the same after the file's pages were dropped ÷ a plain sequential read, also after a drop
 write          checkpointing the whole sequence until the disk has it ÷ a plain sequential write of the same bytes
 peak           memory at most during the restore, over what it began with, less the allocated cache buffers
@@ -20,6 +20,7 @@ import json
 import os
 import statistics
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from mlxchat.cache.checkpoint import Checkpointer  # noqa: E402
 from mlxchat.cache.layers import Layout  # noqa: E402
 from mlxchat.cache.live import LiveCache  # noqa: E402
 from mlxchat.cache.planner import Planner  # noqa: E402
+from mlxchat.cache.reader import ALONE_BYTES, MOST_THREADS  # noqa: E402
 from mlxchat.cache.restore import restore  # noqa: E402
 from mlxchat.cache.store import Store  # noqa: E402
 from mlxchat.cache.window import use_window_caches  # noqa: E402
@@ -111,23 +113,42 @@ def restored(planner: Planner, store: Store, layout: Layout, shape: Shape, ids: 
     return nbytes
 
 
-def read_plainly(descriptor: int, nbytes: int, *, checked: bool) -> None:
-    """Read `nbytes` from the file's start into one buffer, chunk by chunk."""
-    buffer, crc = memoryview(bytearray(CHUNK)), 0
-    for at in range(0, nbytes, CHUNK):
-        part = buffer[: min(CHUNK, nbytes - at)]
-        os.preadv(descriptor, [part], at)
-        if checked:
-            crc = zlib.crc32(part, crc)
+def read_plainly(descriptor: int, nbytes: int, buffers: list[memoryview], *, checked: bool) -> None:
+    """Read `nbytes` from the file's start chunk by chunk, a thread for each buffer."""
+
+    def work(number: int) -> None:
+        crc = 0
+        for at in range(number * CHUNK, nbytes, CHUNK * len(buffers)):
+            part = buffers[number][: min(CHUNK, nbytes - at)]
+            os.preadv(descriptor, [part], at)
+            if checked:
+                crc = zlib.crc32(part, crc)
+
+    in_threads(work, len(buffers))
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Run `work` once for each number under `count`, at the same time."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, count)]
+    for thread in threads:
+        thread.start()
+    work(0)
+    for thread in threads:
+        thread.join()
 
 
 def read_into_fresh(descriptor: int, nbytes: int) -> None:
     """The same with the bytes kept, as a restore has to."""
-    buffer, crc = memoryview(bytearray(nbytes)), 0
-    for at in range(0, nbytes, CHUNK):
-        part = buffer[at : min(at + CHUNK, nbytes)]
-        os.preadv(descriptor, [part], at)
-        crc = zlib.crc32(part, crc)
+    buffer = memoryview(bytearray(nbytes))
+
+    def work(number: int) -> None:
+        crc = 0
+        for at in range(number * CHUNK, nbytes, CHUNK * MOST_THREADS):
+            part = buffer[at : min(at + CHUNK, nbytes)]
+            os.preadv(descriptor, [part], at)
+            crc = zlib.crc32(part, crc)
+
+    in_threads(work, MOST_THREADS)
 
 
 def write_plainly(folder: Path, nbytes: int) -> float:
@@ -186,14 +207,15 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
         return restored(planner, store, live.layout, shape, ids, keys)
 
     descriptor = store._scratch._handle()
+    buffers = [memoryview(bytearray(CHUNK)) for _ in range(MOST_THREADS if written > ALONE_BYTES else 1)]
     nbytes = restoring()
     peak = peak_over(restoring)
     for _ in range(runs):
-        note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, checked=True)), timed(restoring))
+        note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, buffers, checked=True)), timed(restoring))
         note("fresh", nbytes, timed(lambda: read_into_fresh(descriptor, nbytes)), timed(restoring))
     for _ in range(runs):
         drop_pages(descriptor)
-        plain = timed(lambda: read_plainly(descriptor, nbytes, checked=False))
+        plain = timed(lambda: read_plainly(descriptor, nbytes, buffers[:1], checked=False))
         drop_pages(descriptor)
         note("cold", nbytes, plain, timed(restoring))
     store.close()
