@@ -79,8 +79,12 @@ def rows(heads: int, count: int, width: int, seed: int) -> mx.array:
     return mx.random.randint(0, 2**16, (1, heads, count, width), mx.uint16, key=mx.random.key(seed)).view(mx.bfloat16)
 
 
-def fed(shape: Shape, tokens: int, store: Store) -> tuple[LiveCache, int]:
-    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written."""
+def fed(shape: Shape, tokens: int, store: Store, ids: Any = None) -> tuple[LiveCache, int]:
+    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written.
+
+    ids     int32 [tokens]; None: counting up
+    """
+    ids = np.arange(tokens) % 50_000 if ids is None else ids
     live = LiveCache(shape.caches(), Layout.of(shape.caches()), NAMESPACE)
     checkpointer = Checkpointer(store, live)
     for start in range(0, tokens, 2048):
@@ -95,7 +99,7 @@ def fed(shape: Shape, tokens: int, store: Store) -> tuple[LiveCache, int]:
                 leaf.update_and_fetch(key, value)
         live.drop_views()
         mx.eval([leaf.cache if isinstance(leaf, ArraysCache) else [leaf.keys, leaf.values] for leaf in live.leaves])
-        live.append(np.arange(start, end) % 50_000)
+        live.append(ids[start:end])
         checkpointer.blocks(start, end, wait=True)
         live.compact()
     if live.layout.states is not None:
