@@ -5,13 +5,12 @@ from __future__ import annotations
 from ..errors import MlxchatError
 from ..transcripts.batch_tally import Tally
 from .batch_flags import BatchFlags
-from .json_output import error_object, write_json
+from .json_output import BATCH, write_json
 from .replay_json import versions
 from .replay_table import plain
 from .replay_words import duration
 from .streams import Streams
 
-BATCH = "mlxchat.batch/1"
 _MOST_NAMED = 5
 
 
@@ -46,7 +45,7 @@ class BatchOutput:
         """The run ends with `error`; what was answered before it is in the file."""
         if self._flags.json and not self._told:
             self._told = True
-            write_json(self._streams, {"schema": BATCH, "error": error_object(error), "text": "", **_numbers(tally)})
+            write_json(self._streams, {**failure_object(BATCH, error, ""), **_numbers(tally)})
 
 
 def _numbers(tally: Tally) -> dict[str, object]:

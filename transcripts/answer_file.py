@@ -49,7 +49,7 @@ class Standing:
 
 
 class AnswerFile:
-    """Open and locked until `close`. Raises OutputError if it can't be written, DataError if it is another kind of file."""
+    """Open and locked until `close`. Raises OutputError if it can't be written, DataError for another kind of file."""
 
     def __init__(self, path: Path) -> None:
         path = Path(os.path.realpath(path))  # a link stays one when the file behind it is replaced

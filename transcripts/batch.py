@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -80,7 +80,7 @@ class Batch:
         self.stopped = True
         self._flights.stop()
 
-    def run(self, lines: Iterable[BatchLine]) -> Iterator[Outcome]:
+    def run(self, lines: Iterable[BatchLine]) -> Generator[Outcome, None, None]:
         """An outcome for each line, in the order in which they end. Lines cut short by `stop` have none.
 
         Raises EngineFailed if the engine itself has ended: that is no fault of any request.
@@ -135,7 +135,7 @@ class Batch:
         try:
             asked = read_body(body_at(self._requests, line), self._defaults)
         except (NotJson, OSError) as error:
-            raise BadRequest(f"line {line.number} can't be read: {error}") from error
+            raise BadRequest(f"the request can't be read: {error}") from error
         staged = tuple(self._stage(message) for message in asked.messages)
         return Asked(staged, asked.options, asked.model, asked.ignored)
 

@@ -93,7 +93,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes | None, bytes]]:
 
 def _line(number: int, offset: int, name: str, raw: bytes | None) -> BatchLine:
     def faulty(code: str, message: str, custom_id: str | None = None) -> BatchLine:
-        return BatchLine(number, offset, name, custom_id, LineFault(code, f"line {number}: {message}"))
+        return BatchLine(number, offset, name, custom_id, LineFault(code, message))
 
     if raw is None:
         return faulty("invalid_json_line", f"it is longer than {LONGEST_LINE >> 20} MB")
