@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import MlxchatError
 from ..transcripts.batch_tally import Tally
 from .batch_flags import BatchFlags
-from .json_output import BATCH, write_json
+from .json_output import BATCH, failure_object, write_json
 from .replay_json import versions
 from .replay_table import plain
 from .replay_words import duration
