@@ -9,7 +9,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,7 +91,7 @@ class McpServer:
         except TimeoutError:
             task.cancel()
         except Exception as error:
-            self._check_connection(error)
+            self._is_gone(error)
         else:
             if tools != self.tools:
                 self._tell(f"{self.spec.origin} has changed its tools")
@@ -115,21 +114,22 @@ class McpServer:
                         return ToolResult("timed_out", f"error: no answer within {self.spec.timeout_s:g} seconds")
             return ToolResult("interrupted", "stopped by the user")
         except Exception as error:
-            self._check_connection(error)
-            if self.state != "ready":
+            if self._is_gone(error):
                 return ToolResult("failed", f"error: {self.spec.origin} has ended")
             return ToolResult("failed", f"error: {_one_line(error)}")
         finally:
             task.cancel()
 
-    def _check_connection(self, error: Exception) -> None:
-        """Notice that the server is gone."""
+    def _is_gone(self, error: Exception) -> bool:
+        """Whether the connection has broken off; if so it is said, and let go of."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
 
         if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
             self._fail("ended", "has ended")
             self.stop()
+            return True
+        return False
 
     # -- on the loop -------------------------------------------------------------------------------------------
 
@@ -160,7 +160,8 @@ class McpServer:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _transport(self, log: ServerLog) -> AbstractAsyncContextManager[Any]:
+    def _transport(self, log: ServerLog) -> Any:
+        """The library's way to the server: a context manager that gives two streams."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         spec = self.spec

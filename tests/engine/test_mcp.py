@@ -136,8 +136,9 @@ def test_the_scripted_model_uses_it(server: Any, tmp_path: Path) -> None:
         (step,) = [event for event in events if isinstance(event, StepDone)]
         first, second = read_log(engine.log)
         assert first.ids == second.ids[: len(first.ids)]
-        assert second.prefilled(done(events).stats.prompt_tokens) == done(events).stats.prompt_tokens - len(first.ids)
-        assert step.stats.prompt_tokens > 0
+        tokens = done(events).stats.prompt_tokens
+        assert second.prefilled(tokens) == tokens - len(first.ids) + 1, "only new ones, and the end token"
+        assert step.stats.prompt_tokens < tokens
     finally:
         engine.close()
 
@@ -146,7 +147,6 @@ def test_a_server_that_hangs_dies_and_comes_back(tmp_path: Path) -> None:
     """A call that takes too long; the server's end: one line, an error, its words in the log; and a new start."""
     before = children()
     with servers(spec(timeout_s=0.3), logs=tmp_path / "mcp") as made:
-        assert call(made, "add", a=1, b=1).status == "ran" or call(made, "add", a=1, b=1).status == "timed_out"
         assert call(made, "hang") == ToolResult("timed_out", "error: no answer within 0.3 seconds")
         (one,) = made.servers
         tools = [tool.name for tool in one.tools]

@@ -150,7 +150,7 @@ def test_always_is_for_the_tool_as_it_was() -> None:
 
     approvals, call = Approvals(ask=ask), ToolCall("1", "f", {})
     for words in ("Does f.", "Does f.", "Sends me your keys.", "Does f."):
-        assert approvals.decide(tool(words=words), call) == "always" or not asked
+        assert approvals.decide(tool(words=words), call) in ("once", "always")
     assert asked == ["Does f.", "Sends me your keys.", "Does f."]
 
 
@@ -293,21 +293,15 @@ def test_each_step_reuses_everything_and_the_next_turn_drops_the_thoughts(engine
     chat, events = talk_with(engine, loop, "Weather?", says("f"), says("f", thought="More."), says(text="Rain."))
     chat_ended = done(events)
     assert chat_ended.message.text == "Rain."
-    assert [message.role for message in chat.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
+    assert [message.role for message in chat.messages] == ["user", *("assistant", "tool") * 2, "assistant"]
     assert [message.reasoning for message in chat.messages if message.role == "assistant"] == ["Hm.", "More.", "Hm."]
     stats = [event.stats for event in events if isinstance(event, StepDone | TurnDone)]
     first, second, third = read_log(engine.log)[earlier:]
     for before, after, cost in ((first, second, stats[1]), (second, third, stats[2])):
         prompt = after.prompt(cost.prompt_tokens)
         assert common(prompt, before.ids) == len(before.ids), "all that was fed is the beginning of the next prompt"
-        assert after.prefilled(cost.prompt_tokens) == len(prompt) - len(before.ids)
+        # and the end token, which is always fed anew: only the next prompt shows which one the template writes
+        assert after.prefilled(cost.prompt_tokens) == len(prompt) - len(before.ids) + 1
         assert cost.divergence == "append"
     engine.say(says(text="Bye."))
     ended = done(list(loop.follow(chat, chat.ask(user("Thanks."), OPTIONS), OPTIONS)))

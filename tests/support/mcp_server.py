@@ -1,7 +1,5 @@
 """A small MCP server on stdio, with tools that behave and tools that don't: `python mcp_server.py [never|dies]`."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
