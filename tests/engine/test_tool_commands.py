@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from mlxchat.engine.tools import command as module
 from mlxchat.engine.tools.command import BadArguments, Command
 from mlxchat.engine.tools.excerpt import HEAD_BYTES, TAIL_BYTES, Excerpt, excerpt_of
 from mlxchat.engine.tools.tool import ToolResult
+from support.process import has_ended
+from support.scripted import wait_until
 
 pytestmark = pytest.mark.plain
 
@@ -44,21 +43,6 @@ def python(code: str, timeout_s: float = PATIENCE_S, environment: tuple[str, ...
 
 def shell(code: str, timeout_s: float = PATIENCE_S) -> Command:
     return Command(("/bin/sh", "-c", code), PROPERTIES, "stdin", timeout_s)
-
-
-def gone(pid: int) -> bool:
-    """Whether that process has ended, reaped or not."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_for(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- words -------------------------------------------------------------------------------------------------------
@@ -174,7 +158,7 @@ def test_nothing_of_it_is_left(how: str, tmp_path: Path) -> None:
     assert len(started) == 2
     if how == "exited":  # the one that left the group had lost its parent before anybody looked
         os.kill(started.pop(), 9)
-    wait_for(lambda: all(gone(pid) for pid in started))
+    wait_until(lambda: all(has_ended(pid) for pid in started), "its children to end")
 
 
 def test_one_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
