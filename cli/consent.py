@@ -35,6 +35,7 @@ class TerminalConsent:
     def __call__(self, question: Question) -> Answer:
         """Ask until there is an answer. Enter is none: it may have been meant for something else."""
         tool, call = question.tool, question.call
+        self._streams.transient("")
         self._streams.ask(f"{tool.name}, from {tool.origin}, wants to run:\n")
         if tool.runner is not None:
             self._streams.ask(f"  {visible(tool.runner.describe(call.arguments))}\n")

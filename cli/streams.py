@@ -60,7 +60,6 @@ class Streams:
 
     def ask(self, text: str) -> None:
         """Part of a question to the person at the terminal, on stderr, also when quiet: it has to be answered."""
-        self.transient("")
         with self._side():
             self.stderr.write(sanitize(text))
 

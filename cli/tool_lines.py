@@ -31,7 +31,8 @@ def result_line(name: str, result: ToolResult) -> str:
     lines = [line for line in result.text.splitlines() if line.strip()]
     first = visible(lines[0].strip()) if lines else "no output"
     more = f" (and {len(lines) - 1:,} more lines)" if len(lines) > 1 else ""
-    said = "" if result.status == "ran" else f"{result.status.replace('_', ' ')}: "
+    status = result.status.replace("_", " ")
+    said = "" if result.status == "ran" or first.startswith(status) else f"{status}: "
     return f"{visible(name)} → {said}{first if len(first) <= _LONG else f'{first[:_LONG]}…'}{more}"
 
 

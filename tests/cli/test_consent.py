@@ -83,6 +83,7 @@ def test_lines_about_calls_and_results() -> None:
     assert result_line("f", ToolResult("ran", "\none\ntwo\n")) == "f → one (and 1 more lines)"
     assert result_line("f", ToolResult("ran", "")) == "f → no output"
     assert result_line("f", ToolResult("timed_out", "slow")) == "f → timed out: slow"
+    assert result_line("f", ToolResult("denied", "denied: no")) == "f → denied: no"
 
 
 # -- keys of a real terminal -------------------------------------------------------------------------------------
