@@ -36,6 +36,11 @@ class ChatFlags:
     image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
+    tools: list[str] | None = None
+    tool_schemas: list[str] | None = None
+    mcp: list[str] | None = None
+    allow_tool: list[str] | None = None
+    max_steps: int | None = None
     continue_last: bool = False
     resume: str | None = None
     fork: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import Message
 from ..engine.options import EngineOptions
@@ -45,11 +45,12 @@ def new_chat(
     history: Sequence[Message] = (),
     recorder: Recorder | None = None,
     day: str | None = None,
+    tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
 ) -> Chat:
     """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
 
-    `day` (ISO) is what templates may name as today; None: today.
+    `day` (ISO) is what templates may name as today; None: today. `tools` gives those the model is told of.
     """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder, day)
+    return Chat(engine, system, history, recorder, day, tools)

@@ -19,8 +19,10 @@ from .interrupts import stopping
 from .plain_output import PlainOutput
 from .repl_commands import Typed, help_lines, understand
 from .repl_sessions import ReplSessions
+from .repl_tools import ReplTools
 from .stats_line import details, stats_line
 from .streams import Streams
+from .tool_setup import RunTools
 from .turn_result import follow
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Repl:
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
         ahead: WorkAhead | None = None,
+        tools: RunTools | None = None,
     ) -> None:
         self._opened = chat
         self._options = options
@@ -67,6 +70,10 @@ class Repl:
         self._draft = draft
         self._ahead = ahead
         self._requests: list[RequestStats] = []
+        self._loop = None if tools is None else tools.loop
+        self._tools = ReplTools(
+            tools or RunTools(), streams, lambda: self._requests[-1].context_tokens if self._requests else 0
+        )
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help,
             "/stats": self._stats,
@@ -79,6 +86,8 @@ class Repl:
             "/load": self._load,
             "/rename": lambda name: self._sessions.rename(name),
             "/search": lambda words: self._sessions.search(words),
+            "/tools": lambda which: self._tools.tools(which),
+            "/mcp": lambda which: self._tools.mcp(which),
             "/clear": self._clear,
         }
 
@@ -146,12 +155,15 @@ class Repl:
     def _send(self, typed: Typed) -> None:
         chat = self._chat
         message = self._attachments.message(typed.text)
-        if not self._turn(chat.ask(message, self._options)):
+        self._turn(chat.ask(message, self._options))
+        if not any(message is kept for kept in chat.messages):
             self._take_back(message)
 
     def _turn(self, events: Iterator[Event]) -> bool:
         """Show one turn; whether an answer came of it that the chat has kept."""
-        with stopping(self._chat, leave_on_second=False):
+        if self._loop is not None:
+            events = self._loop.follow(self._chat, events, self._options)
+        with stopping(self._loop or self._chat, leave_on_second=False):
             result = follow(events, self._output)
         kept = any(message is result.message for message in self._chat.messages)
         if kept:

@@ -20,6 +20,8 @@ COMMANDS = {
     "/load": "go on with a saved chat; the start of its id is enough",
     "/rename": "give this chat a name (so does /save)",
     "/search": "find words in the saved chats",
+    "/tools": "the tools the model may call; enable NAME, disable NAME",
+    "/mcp": "the MCP servers; enable NAME starts one (again), disable NAME ends it",
     "/clear": "a new chat with the same model",
     "/exit": "leave (so does Ctrl-D)",
 }
@@ -29,6 +31,8 @@ ARGUMENTS = {
     "/load": "ID",
     "/rename": "NAME",
     "/search": "WORDS",
+    "/tools": "VERB NAME",
+    "/mcp": "VERB NAME",
 }
 """What may stand after a command; the others take nothing."""
 

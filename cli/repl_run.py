@@ -15,13 +15,21 @@ from .repl import Repl
 from .repl_sessions import ReplSessions
 from .saved_chat import SavedChat
 from .streams import Streams
+from .tool_setup import RunTools, ToolFiles
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
-def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, streams: Streams, draft: str = "") -> int:
+def run_repl(
+    typed: ChatFlags,
+    saved: SavedChat,
+    attachments: Attachments,
+    streams: Streams,
+    draft: str = "",
+    tool_files: ToolFiles | None = None,
+) -> int:
     """Greet, then chat until the user leaves; the model loads meanwhile. The exit code. Raises what loading raises.
 
     typed   the flags as they were given, before a saved chat filled them in
@@ -38,8 +46,10 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     def notice(line: str) -> None:
         reader.above(lambda: streams.notice(line))
 
+    tools = RunTools() if tool_files is None else tool_files.open(streams, asks=True, tell=notice)
+
     def open_chat(engine: Engine, saved: SavedChat = saved) -> Chat:
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas)
         if ahead is not None:
             ahead.opened(chat, saved.flags.request_options())
         return chat
@@ -49,11 +59,12 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
     chat = _waiting(loading, facts.name, streams)
     sessions = ReplSessions(typed, saved, lambda other: open_chat(loading.engine(), other), streams)
-    repl = Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft, ahead=ahead)
+    repl = Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft, ahead=ahead, tools=tools)
     try:
         code = repl.run()
     finally:
         loading.close()
+        tools.close()
         sessions.close()
     return sessions.exit_code(code)
 

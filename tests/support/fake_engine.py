@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
@@ -101,6 +102,7 @@ class FakeChat:
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
     ) -> None:
         self.engine = engine
         self.day = day
