@@ -14,6 +14,7 @@ from ..engine.vision_kind import sees_no_pictures
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
+from .configuration import Configuration
 from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
@@ -44,8 +45,15 @@ class Work:
 
 
 def run_chat(flags: ChatFlags) -> int:
-    """Run the command; the exit code. Raises Reported once the output has said what it had to."""
-    streams = Streams(flags.color, flags.verbosity)
+    """Run the command; the exit code. Raises Reported once the output has said what it had to.
+
+    UsageError and DataError for settings that can't be obeyed.
+    """
+    configuration = Configuration.read()
+    flags = configuration.applied(flags)
+    streams = Streams(flags.color or "auto", flags.verbosity)
+    configuration.tell(streams)
+    configuration.name_editor()
     output: Output = PlainOutput(
         streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
     )

@@ -44,5 +44,6 @@ OTHER_COMMANDS = {
     "convert": OtherCommand(
         "convert_command", "convert", "Turn a transcript into OpenAI messages, a session trace (STS) or markdown."
     ),
+    "config": OtherCommand("config_command", "app", "Show and edit the settings."),
     "doctor": OtherCommand("doctor", "doctor", "Say what mlxchat runs on here, and what would make it run better."),
 }

