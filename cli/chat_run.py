@@ -18,6 +18,7 @@ from .configuration import Configuration
 from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
+from .first_model import choose_first_model
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
 from .json_output import output_for
 from .model_choice import ensure_model
@@ -79,7 +80,7 @@ def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
     stdin = Stdin()
     system = system_text(flags.system)
     work = read_work(flags, stdin, streams)
-    saved = open_chat(flags, system, streams)
+    saved = open_chat(choose_first_model(flags, stdin, streams), system, streams)
     try:
         code = _chat(flags, saved, work, stdin, streams, output)
     finally:

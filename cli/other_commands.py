@@ -39,7 +39,7 @@ OTHER_COMMANDS = {
     "replay": OtherCommand(
         "replay_command", "replay", "Run a recorded chat or agent trace and show what each request costs, and why."
     ),
-    "models": OtherCommand("model_commands", "app", "List, describe and fetch models."),
+    "models": OtherCommand("model_commands", "app", "List, describe, fetch and remove models."),
     "cache": OtherCommand("cache_command", "app", "Show where KV caches are kept, how large they are and may be."),
     "convert": OtherCommand(
         "convert_command", "convert", "Turn a transcript into OpenAI messages, a session trace (STS) or markdown."

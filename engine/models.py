@@ -16,7 +16,7 @@ from typing import Any, Literal
 from ..errors import ModelIncomplete, ModelNotFound
 from .aliases import EMBEDDED, size_text
 from .folders import huggingface_dir, lmstudio_dirs, models_dir
-from .user_aliases import meaning
+from .user_aliases import meaning as meaning
 
 Confirm = Callable[[str], bool]
 Progress = Callable[[str, int, int], None]
