@@ -29,8 +29,8 @@ def replay(
         list[str], typer.Argument(metavar="TRANSCRIPT...", help="Transcripts, or folders of such as belong together.")
     ],
     model: Annotated[
-        str, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
-    ] = "smollm2",
+        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
+    ] = None,
     template: Template = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Render prompts for reasoning, or not.", panel=MODEL)
@@ -110,8 +110,9 @@ def replay(
     json: Json = False,
     jsonl: Annotated[bool, option("--jsonl", help="Print a JSON object per request.", panel=OUTPUT)] = False,
     color: Annotated[
-        Literal["auto", "always", "never"], option("--color", help="Colour: auto, always or never.", panel=OUTPUT)
-    ] = "auto",
+        Literal["auto", "always", "never"] | None,
+        option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT),
+    ] = None,
     quiet: Quiet = False,
     verbose: Annotated[
         int,

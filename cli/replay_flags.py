@@ -22,7 +22,7 @@ class ReplayFlags:
     """One field per option, by its name on the command line."""
 
     transcripts: list[str]
-    model: str = "smollm2"
+    model: str | None = None
     template: str | None = None
     think: bool | None = None
     format: str | None = None
@@ -46,7 +46,7 @@ class ReplayFlags:
     max_context: int | None = None
     json: bool = False
     jsonl: bool = False
-    color: ColorChoice = "auto"
+    color: ColorChoice | None = None
     quiet: bool = False
     verbose: int = 0
     no_cache: bool = False
@@ -61,6 +61,11 @@ class ReplayFlags:
     def verbosity(self) -> int:
         """-1 quiet, 0, 1 (-v), 2 (-vv)."""
         return -1 if self.quiet else self.verbose
+
+    @property
+    def model_name(self) -> str:
+        """The model that was asked for, or else the default one."""
+        return self.model or EngineOptions().model
 
     @property
     def compares(self) -> bool:
@@ -94,7 +99,7 @@ class ReplayFlags:
         cache = cache_options(self.no_cache, self.cache_dir, self.cache_bytes)
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
-            model=self.model,
+            model=self.model_name,
             template=self.template,
             offline=self.offline,
             cache=cache,

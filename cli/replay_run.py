@@ -16,6 +16,7 @@ from ..transcripts.planned import Planned
 from ..transcripts.reading import read
 from ..transcripts.rows import Disk, Result, Row
 from ..transcripts.together import Unread, read_all
+from .configuration import Configuration
 from .engine_access import start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
@@ -41,7 +42,10 @@ class ReportError(OutputError):
 
 def run_replay(flags: ReplayFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
-    streams = Streams(flags.color, flags.verbosity)
+    configuration = Configuration.read()
+    flags = configuration.applied_to_replay(flags)
+    streams = Streams(flags.color or "auto", flags.verbosity)
+    configuration.tell(streams)
     output = output_of(flags, streams)
     try:
         flags.check()
@@ -60,7 +64,7 @@ def output_of(flags: ReplayFlags, streams: Streams) -> ReplayOutput:
     """What --json or --jsonl asks for, else the table."""
     if flags.json:
         return ReplayJson(streams)
-    return ReplayJsonl(streams) if flags.jsonl else ReplayScreen(streams, flags.color, flags.verbose > 0)
+    return ReplayJsonl(streams) if flags.jsonl else ReplayScreen(streams, flags.color or "auto", flags.verbose > 0)
 
 
 def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
@@ -68,7 +72,7 @@ def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
     transcript, unread = read_all(flags.transcripts, lambda name: _read(flags, name))
     if flags.plan:
         return _plan(flags, streams, output, transcript, unread)
-    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with _running(flags, streams) as engine:
         from ..transcripts.replay import Replay
 
@@ -130,7 +134,7 @@ def _plan(
     """--plan: a tokenizer and a template, no weights."""
     from ..transcripts.weightless import Weightless
 
-    without = Weightless.load(flags.model, flags.template, flags.settings())
+    without = Weightless.load(flags.model_name, flags.template, flags.settings())
     jobs, planned = _jobs(flags, transcript, without.sees), []
     for job in jobs:
         planned.append(without.planner.plan(job))
@@ -220,7 +224,7 @@ def write_report(name: str, text: str) -> None:
 @contextmanager
 def _running(flags: ReplayFlags, streams: Streams) -> Iterator[Engine]:
     """The engine with its model loaded, closed at the end."""
-    streams.transient(f"loading {flags.model} …")
+    streams.transient(f"loading {flags.model_name} …")
     try:
         engine = start_engine(flags.engine_options(), streams.notice)
     finally:
