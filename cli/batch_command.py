@@ -42,8 +42,8 @@ def batch(
         option("--temp", help="Temperature where a request names none.", panel=_RUN, metavar="X", min=0),
     ] = None,
     model: Annotated[
-        str, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
-    ] = "smollm2",
+        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
+    ] = None,
     template: Template = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)

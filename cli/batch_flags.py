@@ -21,7 +21,7 @@ class BatchFlags:
     retry_errors: bool = False
     max_tokens: int | None = None
     temp: float | None = None
-    model: str = "smollm2"
+    model: str | None = None
     template: str | None = None
     think: bool | None = None
     offline: bool = False
@@ -39,6 +39,11 @@ class BatchFlags:
     def verbosity(self) -> int:
         """-1 quiet, 0, 1 (-v), 2 (-vv)."""
         return -1 if self.quiet else self.verbose
+
+    @property
+    def model_name(self) -> str:
+        """The model that was asked for, or else the default one."""
+        return self.model or EngineOptions().model
 
     @property
     def requests_path(self) -> Path:
@@ -66,7 +71,7 @@ class BatchFlags:
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
         return EngineOptions(
-            model=self.model,
+            model=self.model_name,
             template=self.template,
             offline=self.offline,
             cache=cache_options(self.no_cache, self.cache_dir, self.cache_bytes),

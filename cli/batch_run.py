@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..errors import DataError, InputError, Interrupted
 from ..transcripts.batch_lines import BatchLine, scan
 from .batch_flags import BatchFlags
+from .configuration import Configuration
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
 from .interrupts import stopping
@@ -29,7 +30,10 @@ def run_batch(flags: BatchFlags) -> int:
     from ..transcripts.batch_tally import Tally
     from .batch_output import BatchOutput
 
+    configuration = Configuration.read()
+    flags = configuration.applied_to_runs(flags)
     streams, tally = Streams("auto", flags.verbosity), Tally()
+    configuration.tell(streams)
     output = BatchOutput(flags, streams)
     try:
         flags.check()
@@ -67,7 +71,7 @@ def _answer(
     flags: BatchFlags, streams: Streams, tally: Tally, requests: BinaryIO, pending: list[BatchLine], answers: AnswerFile
 ) -> bool:
     """Run what is pending; whether Ctrl-C ended it early."""
-    ensure_model(flags.model, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with _running(flags, streams) as engine:
         from ..transcripts.batch import Batch
         from .batch_progress import BatchProgress
@@ -114,7 +118,7 @@ def _running(flags: BatchFlags, streams: Streams) -> Iterator[Engine]:
     """The engine with its model loaded, closed at the end."""
     from .engine_access import start_engine
 
-    streams.transient(f"loading {flags.model} …")
+    streams.transient(f"loading {flags.model_name} …")
     try:
         engine = start_engine(flags.engine_options(), streams.notice)
     finally:

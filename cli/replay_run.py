@@ -43,7 +43,7 @@ class ReportError(OutputError):
 def run_replay(flags: ReplayFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
     configuration = Configuration.read()
-    flags = configuration.applied_to_replay(flags)
+    flags = configuration.applied_to_runs(flags)
     streams = Streams(flags.color or "auto", flags.verbosity)
     configuration.tell(streams)
     output = output_of(flags, streams)
