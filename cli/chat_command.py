@@ -43,7 +43,9 @@ def chat(
     ] = None,
     model: Annotated[
         str | None,
-        option("-m", "--model", help="Alias, Hugging Face repo, or folder; else smollm2.", panel=MODEL, metavar="NAME"),
+        option(
+            "-m", "--model", help="Alias, Hugging Face repo, folder, or part of a name.", panel=MODEL, metavar="NAME"
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -153,9 +155,9 @@ def chat(
     ] = False,
     no_stream: Annotated[bool, option("--no-stream", help="Print the answer when it is whole.", panel=OUTPUT)] = False,
     color: Annotated[
-        Literal["auto", "always", "never"],
-        option("--color", help="Colour: auto, always or never.", panel=OUTPUT, metavar="WHEN"),
-    ] = "auto",
+        Literal["auto", "always", "never"] | None,
+        option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),
+    ] = None,
     quiet: Quiet = False,
     verbose: Annotated[
         int,

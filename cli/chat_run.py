@@ -14,9 +14,11 @@ from ..engine.vision_kind import sees_no_pictures
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
+from .configuration import Configuration
 from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
+from .first_model import choose_first_model
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
 from .json_output import output_for
 from .model_choice import ensure_model
@@ -45,8 +47,15 @@ class Work:
 
 
 def run_chat(flags: ChatFlags) -> int:
-    """Run the command; the exit code. Raises Reported once the output has said what it had to."""
-    streams = Streams(flags.color, flags.verbosity)
+    """Run the command; the exit code. Raises Reported once the output has said what it had to.
+
+    UsageError and DataError for settings that can't be obeyed.
+    """
+    configuration = Configuration.read()
+    flags = configuration.applied(flags)
+    streams = Streams(flags.color or "auto", flags.verbosity)
+    configuration.tell(streams)
+    configuration.name_editor()
     output: Output = PlainOutput(
         streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
     )
@@ -73,7 +82,7 @@ def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
     stdin = Stdin()
     system = system_text(flags.system)
     work = read_work(flags, stdin, streams)
-    saved = open_chat(flags, system, streams)
+    saved = open_chat(choose_first_model(flags, stdin, streams), system, streams)
     try:
         code = _chat(flags, saved, work, tool_files, stdin, streams, output)
     finally:

@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a conversation greets with."""
+    """What a conversation greets with. `fitting_context`: the most positions that fit into memory, about."""
 
     name: str
     context_limit: int
+    fitting_context: int
 
 
 def model_facts(name: str) -> ModelFacts:
-    """What config.json alone tells of a model on disk. Raises ModelError."""
+    """What config.json and the sizes of its files tell of a model on disk. Raises ModelError."""
     from ..engine.kv_shape import context_limit
+    from ..engine.memory_fit import fitting_context
     from ..engine.models import read_config, resolve
 
     folder = resolve(name)
-    return ModelFacts(folder.name, context_limit(read_config(folder.path)))
+    config = read_config(folder.path)
+    return ModelFacts(folder.name, context_limit(config), fitting_context(folder, config))
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:

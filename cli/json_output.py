@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..engine.engine import EngineInfo
 
 CHAT, TURNS, EVENT, ERROR = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1", "mlxchat.error/1"
+BATCH = "mlxchat.batch/1"
 
 
 class JsonOutput(Output):
@@ -146,10 +147,18 @@ def output_for(streams: Streams, jsonl: bool, turns: bool) -> Output:
 
 
 def print_failure(error: MlxchatError, command: str | None, options: list[str]) -> None:
-    """Print what a command that never began to work leaves: for the chat its own schema, else `mlxchat.error/1`."""
+    """Print what a command that never began to work leaves: in its own schema if it has one for failures, else
+    `mlxchat.error/1`.
+    """
     streams = Streams(verbosity=-1)
     if command in (None, "chat"):
         output_for(streams, jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
+    elif command == "replay":
+        from .replay_json import ReplayJson, ReplayJsonl
+
+        (ReplayJsonl if "--jsonl" in options else ReplayJson)(streams).failed(error)
+    elif command == "batch":
+        write_json(streams, failure_object(BATCH, error, ""))
     else:
         write_json(streams, failure_object(ERROR, error, ""))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .ahead import WorkAhead
 from .attachments import Attachments
 from .chat_flags import ChatFlags
-from .engine_access import model_facts, new_chat, start_engine
+from .engine_access import ModelFacts, model_facts, new_chat, start_engine
 from .loading import Loading
 from .plain_output import PlainOutput
 from .repl import Repl
@@ -39,7 +39,7 @@ def run_repl(
 
     flags, options = saved.flags, saved.flags.request_options()
     facts = model_facts(flags.model_name)
-    _greet(facts.name, facts.context_limit, attachments, streams)
+    _greet(facts, attachments, streams)
     ahead = None if flags.no_ahead else WorkAhead(options)
     reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
 
@@ -70,12 +70,18 @@ def run_repl(
     return sessions.exit_code(code)
 
 
-def _greet(name: str, context_limit: int, attachments: Attachments, streams: Streams) -> None:
-    streams.note(f"{name} · context {context_limit:,} tokens · /help, Ctrl-D to leave")
+def _greet(facts: ModelFacts, attachments: Attachments, streams: Streams) -> None:
+    streams.note(f"{facts.name} · {context_words(facts)} · /help, Ctrl-D to leave")
     for staged in attachments.pictures:
         streams.draw(staged.picture)
     for attached in attachments.names:
         streams.note(f"{attached} goes with your first message")
+
+
+def context_words(facts: ModelFacts) -> str:
+    """How long the context is, and how much of it fits into memory if that is less."""
+    words = f"context {facts.context_limit:,} tokens"
+    return words if facts.fitting_context >= facts.context_limit else f"{words}, about {facts.fitting_context:,} fit"
 
 
 def _waiting(loading: Loading, name: str, streams: Streams) -> Callable[[], Chat]:

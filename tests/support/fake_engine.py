@@ -48,6 +48,7 @@ SLOW_S = 3.0  # long enough to type a message meanwhile
 class FakeInfo:
     model: str = "fake"
     context_limit: int = 2048
+    fitting_context: int = 2048
     template: str = "fake"
     reasoning: bool = True
     tools: bool = True
