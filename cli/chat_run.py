@@ -110,6 +110,7 @@ def _chat(
     asks = stdin.is_terminal and is_terminal(streams.stderr) and not flags.machine_output
     with closing(tool_files.open(streams, asks)) as tools, _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
+        tools.settle(engine.info, streams.notice)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas)
         code = _answer(chat, work.messages, flags, request_options, output, tools)
         if flags.machine_output:

@@ -18,16 +18,21 @@ def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
     What was typed before goes back to the next prompt. Ctrl-C is a key here, and so is Escape; a longer sequence, as
     an arrow key sends, is dropped and counts as no key ("\\0").
     """
-    with _key_by_key(descriptor):
-        keep_for_the_prompt(_waiting(descriptor))
-        while not stopped():
-            if not select.select([descriptor], [], [], POLL_S)[0]:
-                continue
-            pressed = os.read(descriptor, 1024)
-            if len(pressed) > 1 and not pressed.startswith(b"\xff"):
-                return "\0" if pressed.startswith(b"\x1b") else chr(pressed[0])
-            return pressed.decode("ascii", "replace")
+    try:
+        with _key_by_key(descriptor):
+            keep_for_the_prompt(_waiting(descriptor))
+            while not stopped():
+                if select.select([descriptor], [], [], POLL_S)[0]:
+                    return _first_key(os.read(descriptor, 1024))
+    except OSError:
+        pass
     return ""
+
+
+def _first_key(pressed: bytes) -> str:
+    if len(pressed) > 1 and pressed.startswith(b"\x1b"):
+        return "\0"
+    return pressed[:1].decode("ascii", "replace")
 
 
 def keep_for_the_prompt(typed: bytes) -> None:

@@ -49,6 +49,7 @@ def run_repl(
     tools = RunTools() if tool_files is None else tool_files.open(streams, asks=True, tell=notice)
 
     def open_chat(engine: Engine, saved: SavedChat = saved) -> Chat:
+        tools.settle(engine.info, notice)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas)
         if ahead is not None:
             ahead.opened(chat, saved.flags.request_options())

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -160,26 +161,32 @@ class McpServer:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _transport(self, log: ServerLog) -> Any:
-        """The library's way to the server: a context manager that gives two streams."""
+    @asynccontextmanager
+    async def _transport(self, log: ServerLog) -> AsyncIterator[Any]:
+        """The way to the server, as the library's client takes it: two streams."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         spec = self.spec
         if spec.url is None:
             command, *words = spec.command
             wanted = StdioServerParameters(command=command, args=words, env=dict(spec.environment), cwd=spec.cwd)
-            return stdio_client(wanted, errlog=log.stream)
-        if spec.sse:
+            async with stdio_client(wanted, errlog=log.stream) as streams:
+                yield streams
+        elif spec.sse:
             from mcp.client.sse import sse_client
 
-            return sse_client(spec.url, headers=dict(spec.headers))
-        import httpx2
-        from mcp.client.streamable_http import streamable_http_client
+            async with sse_client(spec.url, headers=dict(spec.headers)) as streams:
+                yield streams
+        else:
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
 
-        patience = httpx2.Timeout(CONNECT_S, read=spec.timeout_s)
-        return streamable_http_client(
-            spec.url, http_client=httpx2.AsyncClient(headers=dict(spec.headers), timeout=patience)
-        )
+            patience = httpx2.Timeout(CONNECT_S, read=spec.timeout_s)
+            async with (
+                httpx2.AsyncClient(headers=dict(spec.headers), timeout=patience) as http,
+                streamable_http_client(spec.url, http_client=http) as streams,
+            ):
+                yield streams
 
     async def _list(self, client: Client) -> list[Tool]:
         """All its tools, named after it, so that no server can pass for another."""
