@@ -18,6 +18,7 @@ from .echo import unechoed
 from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
+from .interrupts import unheard
 from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
@@ -60,7 +61,8 @@ def run_chat(flags: ChatFlags) -> int:
     except (Exception, KeyboardInterrupt) as failure:
         error = as_mlxchat_error(failure)
         if not isinstance(error, OutputError):  # then stdout is past writing to
-            output.failed(error)
+            with unheard():
+                output.failed(error)
         raise Reported(error) from failure
     return code
 
@@ -90,7 +92,7 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
         return _converse(typed, saved, work, sees, streams)
     with _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tree=saved.tree)
         code = _answer(chat, work.messages, flags, request_options, output)
         if flags.machine_output:
             output.cache(engine.cache_report())

@@ -11,6 +11,7 @@ from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
+    from ..engine.conversation_tree import ConversationTree
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
 
@@ -45,11 +46,13 @@ def new_chat(
     history: Sequence[Message] = (),
     recorder: Recorder | None = None,
     day: str | None = None,
+    *,
+    tree: ConversationTree | None = None,
 ) -> Chat:
     """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
 
-    `day` (ISO) is what templates may name as today; None: today.
+    `day` (ISO) is what templates may name as today; None: today. `tree` has all branches of what was said before.
     """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder, day)
+    return Chat(engine, system, history, recorder, day, tree=tree)

@@ -31,6 +31,7 @@ class Typist:
         self.lines = lines
         self.drafts: list[str] = []
         self.typed = ""
+        self.multiline = self.private = False
 
     def read(self, default: str = "") -> str:
         self.drafts.append(default)
@@ -63,7 +64,7 @@ class Conversation:
         self.code = held.exit_code(0)
 
     def _chat(self, saved: SavedChat) -> FakeChat:
-        return FakeChat(FakeEngine(), saved.system, saved.history, saved.recorder, saved.day)
+        return FakeChat(FakeEngine(), saved.system, saved.history, saved.recorder, saved.day, tree=saved.tree)
 
     def _new(self, saved: SavedChat) -> Any:
         self.chats.append(self._chat(saved))
@@ -149,12 +150,15 @@ def test_this_chat_is_not_loaded_again(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "of"),
-    [(ChatFlags(model="other"), "the model other"), (ChatFlags(model="fake", template="chatml"), "another template")],
+    [
+        (ChatFlags(model="other"), "the model other\n/model other first, or leave"),
+        (ChatFlags(model="fake", template="chatml"), "another template\nleave"),
+    ],
 )
 def test_a_chat_of_another_model_or_template_needs_a_new_start(home: Path, flags: ChatFlags, of: str) -> None:
     first = Conversation(home, "say one", flags=flags).first
     held = Conversation(home, "say two", f"/load {first}", "say three")
-    assert f"{first} is a chat with {of}\nleave, then: mlxchat -r {first}" in held.said
+    assert f"{first} is a chat with {of}, then: mlxchat -r {first}" in held.said
     assert texts(held.read(held.first)) == ["say two", "two", "say three", "three"]
 
 
