@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..errors import MlxchatError
-from .repl_state import counted
+from .repl_state import oldest
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -35,7 +35,7 @@ def _ways(chat: Chat, message: Message, options: RequestOptions) -> list[str]:
         found.append(
             (
                 f"/drop {count}",
-                f"goes on without your {counted(count, 'oldest message')}, on a new branch: "
+                f"goes on without {oldest(count)}, on a new branch: "
                 f"{outlook.new:,} of {outlook.tokens:,} tokens to prefill again",
             )
         )

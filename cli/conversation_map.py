@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..engine.conversation_tree import ConversationTree, Node
-from ..engine.messages import Message
+from ..engine.messages import ImagePart, Message
 from .repl_state import shortened
 
 _SPEAKERS = {"user": "you", "assistant": "model", "system": "system", "tool": "tool"}
@@ -42,4 +42,6 @@ def _words(message: Message) -> str:
         return message.text
     if message.tool_calls:
         return ", ".join(f"calls {call.name}" for call in message.tool_calls)
-    return "(thought only)" if message.reasoning else "(a picture)" if message.content else "(nothing)"
+    if any(isinstance(part, ImagePart) for part in message.content):
+        return "(a picture)"
+    return "(thought only)" if message.reasoning else "(nothing)"

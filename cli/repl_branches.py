@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engine.conversation_tree import Node
 from ..errors import UsageError
 from .conversation_map import tree_lines
-from .repl_state import Command, ReplState, counted, shortened
+from .repl_state import Command, ReplState, counted, oldest, shortened
 from .terminal_size import size_of
 
 _EXCERPT = 50
@@ -60,13 +60,11 @@ class ReplBranches:
         turns, asked = len(chat.turns), _number(which, "/drop")
         if asked >= turns:
             raise UsageError(
-                f"{counted(turns, 'message')} of yours: /drop can leave out {max(0, turns - 1)} at most",
+                f"you have said {counted(turns, 'message')} here: /drop can leave out {max(0, turns - 1)} at most",
                 "/new begins a new chat",
             )
         chat.drop_oldest(asked)
-        self._state.say_cost(
-            f"goes on without your {counted(asked, 'oldest message')}, on a new branch (/redo goes back)"
-        )
+        self._state.say_cost(f"goes on without {oldest(asked)}, on a new branch (/redo goes back)")
 
     def _tree(self, which: str) -> None:
         chat = self._state.chat

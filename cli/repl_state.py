@@ -101,3 +101,8 @@ def shortened(text: str, length: int) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 message`, `2 messages`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def oldest(count: int) -> str:
+    """`your oldest message`, `your 2 oldest messages`."""
+    return "your oldest message" if count == 1 else f"your {count:,} oldest messages"

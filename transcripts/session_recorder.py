@@ -245,6 +245,8 @@ class SessionRecorder:
 
     def _write_head(self) -> None:
         """Say where the conversation stands, if it isn't the message written last."""
+        if self._carried:  # nothing was said since it was resumed below another system prompt: it stands where it stood
+            return
         head = self._ids[-1] if self._ids else None
         if head != self._end:
             self._end = head
