@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import Message
 from ..engine.options import EngineOptions
@@ -18,19 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a conversation greets with."""
+    """What a conversation greets with. `fitting_context`: the most positions that fit into memory, about."""
 
     name: str
     context_limit: int
+    fitting_context: int
+
+    @property
+    def context_words(self) -> str:
+        """How long the context is, and how much of it fits into memory if that is less."""
+        words = f"context {self.context_limit:,} tokens"
+        return words if self.fitting_context >= self.context_limit else f"{words}, about {self.fitting_context:,} fit"
 
 
 def model_facts(name: str) -> ModelFacts:
-    """What config.json alone tells of a model on disk. Raises ModelError."""
+    """What config.json and the sizes of its files tell of a model on disk. Raises ModelError."""
     from ..engine.kv_shape import context_limit
+    from ..engine.memory_fit import fitting_context
     from ..engine.models import read_config, resolve
 
     folder = resolve(name)
-    return ModelFacts(folder.name, context_limit(read_config(folder.path)))
+    config = read_config(folder.path)
+    return ModelFacts(folder.name, context_limit(config), fitting_context(folder, config))
 
 
 def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> Engine:
@@ -46,13 +55,15 @@ def new_chat(
     history: Sequence[Message] = (),
     recorder: Recorder | None = None,
     day: str | None = None,
+    tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
     *,
     tree: ConversationTree | None = None,
 ) -> Chat:
     """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
 
-    `day` (ISO) is what templates may name as today; None: today. `tree` has all branches of what was said before.
+    `day` (ISO) is what templates may name as today; None: today. `tools` gives those the model is told of. `tree` has
+    all branches of what was said before.
     """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder, day, tree=tree)
+    return Chat(engine, system, history, recorder, day, tools, tree=tree)

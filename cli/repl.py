@@ -24,7 +24,9 @@ from .repl_models import ReplModels
 from .repl_sessions import ReplSessions
 from .repl_settings import ReplSettings
 from .repl_state import Command, ReplState
+from .repl_tools import ReplTools
 from .streams import Streams
+from .tool_setup import RunTools
 from .turn_result import follow
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Repl:
         draft: str = "",
         ahead: WorkAhead | None = None,
         host: ModelHost | None = None,
+        tools: RunTools | None = None,
     ) -> None:
         self._state = state = ReplState(chat, options, streams, attachments, draft, ahead=ahead)
         self._output = output
@@ -71,6 +74,7 @@ class Repl:
         self._clock = clock
         self._sending: Message | None = None
         self._answered = False
+        self._loop = None if tools is None else tools.loop
         groups = (
             ReplLooks(state),
             ReplBranches(state),
@@ -78,6 +82,7 @@ class Repl:
             ReplInputs(state, reader),
             ReplSettings(state, output, sessions.keep),
             ReplModels(state, sessions, host),
+            ReplTools(tools or RunTools(), streams, state.say_cost_if_spoken),
         )
         self.commands: dict[str, Command] = {"/retry": self._retry}
         for group in groups:
@@ -147,8 +152,10 @@ class Repl:
 
     def _turn(self, events: Iterator[Event]) -> None:
         """Show one turn, whose answer the chat may keep or not."""
-        state = self._state
-        with stopping(state.chat, leave_on_second=False):
+        state, loop = self._state, self._loop
+        if loop is not None:
+            events = loop.follow(state.chat, events, state.options)
+        with stopping(loop or state.chat, leave_on_second=False):
             result = follow(events, self._output)
             kept = self._answered = self._is_kept(result.message)
             if kept:
@@ -158,7 +165,8 @@ class Repl:
                 self._output.drop_turn()
         if result.error:
             state.explain(result.error)
-            if isinstance(result.error, ContextExceeded) and self._sending is not None:
+            unsent = self._sending is not None and not self._is_kept(self._sending)
+            if isinstance(result.error, ContextExceeded) and self._sending is not None and unsent:
                 state.held = self._sending.text
                 for line in ways_out(state.chat, self._sending, state.options):
                     state.note(line)

@@ -31,7 +31,7 @@ class ReplChats:
             "/fork": lambda _: self._go_on(self._sessions.fork(self._state.chat, self._state.options)),
             "/private": self._private,
             "/sessions": lambda _: self._sessions.list(),
-            "/load": lambda which: self._go_on(self._sessions.load(which)),
+            "/load": self._load,
             "/rename": self._sessions.rename,
             "/search": self._sessions.search,
             "/export": lambda name: self._sessions.export(self._state.chat, name),
@@ -48,6 +48,10 @@ class ReplChats:
             if not state.held:
                 state.attachments.clear()
         state.note("a new chat")
+
+    def _load(self, which: str) -> None:
+        self._state.settle()  # a model on its way is the one that the other chat goes on with
+        self._go_on(self._sessions.load(which))
 
     def _private(self, _: str) -> None:
         self._go_on(self._sessions.private(self._state.chat, self._state.options))

@@ -36,6 +36,8 @@ COMMANDS = {
     "/think": "whether the model reasons first, for how many tokens, and whether you see it",
     "/model": "the model; with a name: another one goes on with this chat",
     "/models": "the models on this machine",
+    "/tools": "the tools the model may call; enable NAME, disable NAME",
+    "/mcp": "the MCP servers; enable NAME starts one (again), disable NAME ends it",
     "/tokens": "how many tokens this chat has, or TEXT",
     "/prompt": "the exact prompt of the last answer, or of TEXT; --ids: its ids, cached and new",
     "/stats": "the numbers of the last answer and of the whole chat",
@@ -60,6 +62,8 @@ ARGUMENTS = {
     "/model": "[NAME]",
     "/tokens": "[TEXT]",
     "/prompt": "[--ids] [TEXT]",
+    "/tools": "VERB NAME",
+    "/mcp": "VERB NAME",
 }
 """What may stand after a command; the others take nothing."""
 

@@ -56,7 +56,7 @@ class ReplModels:
             state.use(state.options)
 
         state.opened = self._host.switch(self._start(new, chat), chat, room, switched)
-        state.note(f"{facts.name} · context {facts.context_limit:,} tokens · goes on with this chat, once it is loaded")
+        state.note(f"{facts.name} · {facts.context_words} · goes on with this chat, once it is loaded")
 
     def _start(self, flags: ChatFlags, chat: Chat) -> Start:
         host, options = self._host, flags.engine_options()

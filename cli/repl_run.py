@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING
 from .ahead import WorkAhead
 from .attachments import Attachments
 from .chat_flags import ChatFlags
-from .engine_access import model_facts, new_chat, start_engine
+from .engine_access import ModelFacts, model_facts, new_chat, start_engine
 from .model_host import ModelHost, Start
 from .plain_output import PlainOutput
 from .repl import Repl
 from .repl_sessions import ReplSessions
 from .saved_chat import SavedChat
 from .streams import Streams
+from .tool_setup import RunTools, ToolFiles
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
-def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, streams: Streams, draft: str = "") -> int:
+def run_repl(
+    typed: ChatFlags,
+    saved: SavedChat,
+    attachments: Attachments,
+    streams: Streams,
+    draft: str = "",
+    tool_files: ToolFiles | None = None,
+) -> int:
     """Greet, then chat until the user leaves; the model loads meanwhile. The exit code. Raises what loading raises.
 
     typed   the flags as they were given, before a saved chat filled them in
@@ -32,15 +40,17 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     flags = saved.flags
     options = replace(flags.request_options(), whole_reply=True)
     facts = model_facts(flags.model_name)
-    _greet(facts.name, facts.context_limit, attachments, streams)
+    _greet(facts, attachments, streams)
     ahead = None if flags.no_ahead else WorkAhead(options)
     reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
 
     def notice(line: str) -> None:
         reader.above(lambda: streams.notice(line))
 
+    tools = RunTools() if tool_files is None else tool_files.open(streams, asks=True, tell=notice)
+
     def open_chat(engine: Engine, saved: SavedChat) -> Chat:
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tree=saved.tree)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
         if ahead is not None:
             ahead.opened(chat, saved.flags.request_options())
         return chat
@@ -50,17 +60,30 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
     sessions = ReplSessions(typed, saved, host.open, streams)
     reader.private = not sessions.saves
-    repl = Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft, ahead=ahead, host=host)
+    repl = Repl(
+        chat,
+        options,
+        streams,
+        output,
+        reader,
+        attachments,
+        sessions,
+        draft=draft,
+        ahead=ahead,
+        host=host,
+        tools=tools,
+    )
     try:
         code = repl.run()
     finally:
         host.close()
+        tools.close()
         sessions.close()
     return sessions.exit_code(code)
 
 
-def _greet(name: str, context_limit: int, attachments: Attachments, streams: Streams) -> None:
-    streams.note(f"{name} · context {context_limit:,} tokens · /help, Ctrl-D to leave")
+def _greet(facts: ModelFacts, attachments: Attachments, streams: Streams) -> None:
+    streams.note(f"{facts.name} · {facts.context_words} · /help, Ctrl-D to leave")
     for staged in attachments.pictures:
         streams.draw(staged.picture)
     for attached in attachments.names:

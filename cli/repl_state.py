@@ -47,6 +47,10 @@ class ReplState:
         """The conversation; waits for the model."""
         return self.opened()
 
+    def settle(self) -> None:
+        """Wait for a model that is on its way."""
+        self.opened()
+
     def note(self, line: str) -> None:
         """One line for the user."""
         self.streams.note(line)
@@ -80,6 +84,13 @@ class ReplState:
         ends_open = not chat.messages or chat.messages[-1].role != "user"
         more = [message or user("…")] if message is not None or ends_open else []
         return chat.outlook(self.options, [*chat.messages, *more])
+
+    def say_cost_if_spoken(self, lead: str) -> None:
+        """The same where something was answered; before that nothing is lost, and it is `lead` alone."""
+        if self.requests:
+            self.say_cost(lead)
+        else:
+            self.note(lead)
 
     def say_cost(self, lead: str) -> None:
         """`lead`, and how much of the conversation the next message will have to prefill again."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..engine.conversation_tree import ConversationTree
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
+from ..engine.user_aliases import meaning
 from ..errors import DataError, InputError, ModelError, OutputError, UsageError
 from ..transcripts.model import Entry
 from ..transcripts.session_appender import SessionAppender, SessionBusy, is_open
@@ -17,6 +18,7 @@ from ..transcripts.session_recorder import SessionRecorder
 from ..transcripts.session_settings import SessionSettings
 from ..transcripts.session_store import SessionStore
 from .chat_flags import ChatFlags
+from .input_sources import system_text
 from .pictures import without_lost
 from .sampling_settings import read_settings
 from .streams import Streams
@@ -99,6 +101,9 @@ def _newest(store: SessionStore, streams: Streams) -> Path:
 
 
 def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Streams) -> SavedChat:
+    if system is None:
+        system = system_text(flags.defaults.get("system"))
+    flags = flags.for_new_chat()
     if flags.no_save:
         return SavedChat(flags, system, tree=ConversationTree(settings_of(flags, system).model))
     recorder = SessionRecorder(store.folder, settings_of(flags, system), streams.notice)
@@ -208,7 +213,7 @@ def _restored(flags: ChatFlags, saved: SessionSettings, streams: Streams) -> Cha
     given = {name: getattr(flags, name) for name in names}
     return replace(
         flags,
-        model=flags.model or saved.model,
+        model=flags.model or saved.model or flags.defaults.get("model"),
         template=flags.template or saved.template,
         think=think,
         think_budget=thinking.budget if flags.think_budget is None and think is not False else flags.think_budget,
@@ -232,7 +237,9 @@ def _saved_options(flags: ChatFlags, saved: SessionSettings, streams: Streams) -
 
 
 def _lasting_model(name: str) -> str:
-    """A model's folder by its whole path, so that the session can go on from anywhere; any other name as it is."""
+    """A model's folder by its whole path, so that the session can go on from anywhere; an alias of the user's, which
+    may come to mean another, by what it means; any other name as it is."""
+    name = meaning(name)
     if "/" in name or name in (".", "..") or Path(name).is_dir():
         from ..engine.models import resolve
 

@@ -58,6 +58,11 @@ class Streams:
             with self._side():
                 self.stderr.write(f"{sanitize(line)}\n")
 
+    def ask(self, text: str) -> None:
+        """Part of a question to the person at the terminal, on stderr, also when quiet: it has to be answered."""
+        with self._side():
+            self.stderr.write(sanitize(text))
+
     def dim(self, text: str) -> None:
         """Side text on stderr, dim where colour is allowed, without a newline of its own, unless quiet."""
         if self.quiet or not text:

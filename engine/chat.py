@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
-from typing import cast
+from typing import Any, cast
 
 from .ahead import AheadRequest
 from .cache_report import CacheReport
@@ -21,6 +22,7 @@ from .recorder import Recorder, Unrecorded
 from .request import Request
 from .stats import RequestStats
 
+Tools = tuple[dict[str, Any], ...]
 _numbers = itertools.count(1)
 _ahead_numbers = itertools.count(-1, -1)  # of work ahead of requests, so that requests count up by one
 
@@ -39,6 +41,7 @@ class Chat(Conversation):
     history     messages that were said before, without the system message; the recorder knows them
     recorder    is told of every change before the caller is
     day         ISO, the day on which the history began, which templates may name; None for today
+    tools       gives the tools that the model is told of, asked anew for each request; None: those of its options
     tree        all branches of what was said before, `history` among them; None: there are no others
     """
 
@@ -49,11 +52,13 @@ class Chat(Conversation):
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], Tools] | None = None,
         *,
         tree: ConversationTree | None = None,
     ) -> None:
         super().__init__(system, history, recorder or Unrecorded(), tree)
         self._engine = engine
+        self._tools = tools
         self._running: Request | None = None
         self._begin()
         self._day: str = day or date.today().isoformat()
@@ -91,6 +96,15 @@ class Chat(Conversation):
         self._recorder.asked(before, message)
         yield from self._run(options, before)
 
+    def add_result(self, message: Message) -> None:
+        """Append a tool's result. It stays, whatever comes of the request after it."""
+        self.messages.append(message)
+        self._recorder.asked(len(self.messages) - 1, message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Have the model answer the messages as they stand, such as the results of the tools it called."""
+        yield from self._run(options, len(self.messages))
+
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Have the engine prefill what the next message's prompt will begin with, while nobody waits.
 
@@ -99,6 +113,7 @@ class Chat(Conversation):
         The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
         """
         self._ahead.cancelled.set()
+        options = self._with_tools(options)
         self._ahead = AheadRequest(
             next(_ahead_numbers),
             self._name,
@@ -129,6 +144,7 @@ class Chat(Conversation):
     def outlook(self, options: RequestOptions, messages: Sequence[Message] | None = None) -> Outlook:
         """What the prompt of `messages` (those so far) would be and cost. Raises TemplateError, EngineFailed."""
         wanted = self.tree.for_model(self.messages if messages is None else messages)
+        options = self._with_tools(options)
         found = self._engine.call(lambda machinery: look_ahead(machinery, self._name, wanted, options, self._day))
         return cast(Outlook, found)
 
@@ -149,6 +165,7 @@ class Chat(Conversation):
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
         self._ahead.cancelled.set()
+        options = self._with_tools(options)
         request = Request(next_number(), self._name, self.tree.for_model(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)
@@ -178,6 +195,9 @@ class Chat(Conversation):
                 request.cancelled.set()
                 self._take_back(restore_length, replaced)
             self._running = None
+
+    def _with_tools(self, options: RequestOptions) -> RequestOptions:
+        return options if self._tools is None else replace(options, tools=self._tools())
 
     def _take_back(self, length: int, replaced: list[Message] | None) -> None:
         del self.messages[length:]

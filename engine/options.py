@@ -79,7 +79,8 @@ class KVQuantization:
 class EngineOptions:
     """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
 
-    `kv_quantization` None: keys and values are kept as the model computes them.
+    `kv_quantization` None: keys and values are kept as the model computes them. `parallel` is the most sequences that
+    are active at once.
     """
 
     model: str = "smollm2"
@@ -88,3 +89,4 @@ class EngineOptions:
     cache: CacheOptions = CacheOptions()
     prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
+    parallel: int = 1

@@ -21,7 +21,7 @@ from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
 from .reuse import Reuse
-from .sampling import ThinkFloor, build
+from .sampling import OwnRandom, ThinkFloor, build, resolve
 from .scripted import Script
 from .sequence import Sequence
 from .stats import RequestStats, rate
@@ -41,7 +41,9 @@ class TurnBuilder:
         switches: Switches,
         script: Script | None,
         vision: VisionModel | None = None,
+        parallel: int = 1,
     ) -> None:
+        self._parallel = parallel
         self.whole_pictures = vision is not None and vision.whole
         self.preview = Previewer(renderer, model.context_limit, self.whole_pictures)
         self._vision = vision
@@ -127,13 +129,17 @@ class TurnBuilder:
     def _draw(self, request: Request, prompt: Prompt) -> Draw:
         sampling = request.options.sampling
         sampler, processors = build(sampling, self._model.generation_config)
-        if sampling.seed is not None:
+        own = None
+        if sampling.seed is not None and self._parallel > 1:
+            if resolve(sampling, self._model.generation_config)["temp"] > 0:
+                own = OwnRandom(sampling.seed)
+        elif sampling.seed is not None:
             mx.random.seed(sampling.seed % (1 << 64))  # MLX takes 64 bits
         if self._script is not None and request.recorded is None and not request.uncached:
             return Draw(self._script.sampler(), processors)
         if self._switches.think_min and prompt.reasoning_open:
             processors = [*processors, ThinkFloor(self._floor_ids, self._switches.think_min)]
-        return Draw(sampler, processors)
+        return Draw(sampler, processors, own)
 
     @cached_property
     def _floor_ids(self) -> list[int]:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
@@ -48,12 +49,14 @@ SLOW_S = 3.0  # long enough to type a message meanwhile
 class FakeInfo:
     model: str = "fake"
     context_limit: int = 2048
+    fitting_context: int = 2048
     template: str = "fake"
     reasoning: bool = True
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
     name: str = "fake"
+    context_words: str = "context 2,048 tokens"
 
     @classmethod
     def of(cls, name: str) -> FakeInfo:
@@ -126,6 +129,7 @@ class FakeChat(Conversation):
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
         *,
         tree: ConversationTree | None = None,
     ) -> None:
