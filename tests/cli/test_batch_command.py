@@ -49,7 +49,7 @@ def test_killed_torn_and_run_again_each_request_is_answered_once(make: Make, tmp
     command = ("batch", str(file), "--out", str(out), "--parallel", "3", "--json")
 
     first = make()
-    first.gate.hold("3.token.2")
+    first.gate.hold("5.token.2")  # the first three run together, and are done
     process = first.start(*command)
     first.gate.wait_held()
     process.send_signal(signal.SIGKILL)
@@ -191,7 +191,8 @@ def test_flags_that_mean_nothing_together() -> None:
     BatchFlags("a", "b").check()
 
 
-def test_the_bar_is_on_stderr_only(tmp_path: Path) -> None:
+def test_the_bar_is_on_stderr_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     import io
 
     from mlxchat.cli.batch_progress import BatchProgress
