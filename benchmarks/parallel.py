@@ -1,4 +1,4 @@
-"""Several conversations at once against the same ones after another, in pairs, A B B A; and what long ones leave behind.
+"""Conversations side by side against the same ones after another, in pairs, A B B A; and what long ones leave behind.
 
     python benchmarks/parallel.py [--work chats|prompts] [--models smollm2,gemma3-270m] [--json FILE]
         chats     [--widths 1,2,4,8] [--pairs 5] [--tokens 48]   short chats; the bar is 2.2 times the speed with four
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def chats(model: str, args: argparse.Namespace, work: Path) -> list[dict[str, An
         for number in range(args.pairs + 1):
             texts = [say(rng, 12) for _ in range(width)]
             order = (single, engine) if number % 2 else (engine, single)
-            took = {id(one): seconds(lambda one=one: answer(one, texts, args.tokens)) for one in order}  # type: ignore[misc]
+            took = {id(one): seconds(partial(answer, one, texts, args.tokens)) for one in order}
             if number:  # the first pair compiles
                 times.append((took[id(single)], took[id(engine)]))
         engine.close()

@@ -65,6 +65,7 @@ class EngineLoop:
         self._decoder = Decoder(turns, runner, gate, self._apart, lambda live, before: self._take_back(live, before))
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
         self._prefilled_last = False
+        self._busy: Run | None = None
 
     @property
     def busy(self) -> bool:
@@ -129,19 +130,31 @@ class EngineLoop:
 
     def _call(self) -> None:
         """The one that is due."""
-        long = [run for run in self.active if run.calls or (run.feeding is not None and not run.feeding.one_by_one)]
-        short = [run for run in self.active if run not in long]
-        if long and not (short and self._prefilled_last):
-            self._prefilled_last = True
-            with self._apart(long[0]):
-                (self._prefiller.step if long[0].calls else self._decoder.feed_recorded)(long[0])
-        elif short:
+        long = next((run for run in self.active if not run.decodes), None)
+        if long is None or (self._prefilled_last and any(run.decodes for run in self.active)):
             self._prefilled_last = False
-            if not self._together:  # the one that has waited longest
-                short = short[:1]
-                self.active.remove(short[0])
-                self.active.append(short[0])
-            self._decoder.step(short)
+            self._decode()
+            return
+        self._prefilled_last, self._busy = True, long
+        with self._apart(long):
+            (self._prefiller.step if long.calls else self._decoder.feed_recorded)(long)
+        self._busy = None
+
+    def _decode(self) -> bool:
+        """One id for all that decode, or for the one that has waited longest; whether there are any."""
+        runs = [run for run in self.active if run.decodes and run is not self._busy]
+        if runs and not self._together:
+            runs = runs[:1]
+            self.active.remove(runs[0])
+            self.active.append(runs[0])
+        self._decoder.step(runs)
+        return bool(runs)
+
+    def let_others_decode(self) -> bool:
+        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any."""
+        worked = self._decode()
+        self._end_finished()
+        return worked
 
     def _end_finished(self) -> bool:
         """Whether any run had come to its end."""
@@ -246,7 +259,7 @@ class EngineLoop:
         self._runner.settle(run.live)
         run.lazy = None
         self._turns.finish(run)
-        if not any(other.calls for other in self.active):
+        if self._busy is None and not any(other.calls for other in self.active):
             self._turns.forget_pixels()
         run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._drop_live:
