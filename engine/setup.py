@@ -132,6 +132,11 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     loop = EngineLoop(
         turns, runner, reuse, Gate(switches.gate), switches.drop_live, admission, options.parallel, together
     )
+    if options.parallel > 1:
+        if reuse.store is not None:
+            reuse.store.while_reading(loop.let_others_decode)
+        if vision is not None:
+            vision.between = loop.let_others_decode
     loop.conversations.ttl = options.cache.ttl
     directory = directory_of(options.cache) if reuse.store is not None else None
     info = EngineInfo(
@@ -188,7 +193,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         }
     )
     store = open_store(options.cache, namespace, layout, model.name, on_notice)
-    return Reuse(make_caches, layout, store, namespace)
+    return Reuse(make_caches, layout, store, namespace, shares=options.parallel > 1)
 
 
 def _quantization_name(quantization: KVQuantization | None) -> str:
