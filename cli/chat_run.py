@@ -20,6 +20,7 @@ from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .first_model import choose_first_model
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
+from .interrupts import unheard
 from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
@@ -70,7 +71,8 @@ def run_chat(flags: ChatFlags) -> int:
     except (Exception, KeyboardInterrupt) as failure:
         error = as_mlxchat_error(failure)
         if not isinstance(error, OutputError):  # then stdout is past writing to
-            output.failed(error)
+            with unheard():
+                output.failed(error)
         raise Reported(error) from failure
     return code
 
@@ -111,7 +113,7 @@ def _chat(
     with closing(tool_files.open(streams, asks)) as tools, _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
         tools.settle(engine.info, streams.notice)
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
         code = _answer(chat, work.messages, flags, request_options, output, tools)
         if flags.machine_output:
             output.cache(engine.cache_report())

@@ -113,6 +113,10 @@ class PlainOutput(Output):
         self._end_lines()
         self._begin_turn()
 
+    def show_reasoning(self, shown: bool) -> None:
+        """Show the reasoning of the answers to come, or not."""
+        self._streams.shows_reasoning = shown and self._streams.live
+
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from .repl_state import Command
 from .streams import Streams
 from .tool_lines import visible
 from .tool_setup import RunTools
@@ -25,12 +26,17 @@ _STATES = {
 
 
 class ReplTools:
-    """`context_tokens` tells how many tokens the conversation has by now: what a change makes the model read again."""
+    """`say_cost` says a line, and with it what a change makes the model read again."""
 
-    def __init__(self, tools: RunTools, streams: Streams, context_tokens: Callable[[], int]) -> None:
+    def __init__(self, tools: RunTools, streams: Streams, say_cost: Callable[[str], None]) -> None:
         self._tools = tools
         self._streams = streams
-        self._context_tokens = context_tokens
+        self._say_cost = say_cost
+
+    @property
+    def commands(self) -> dict[str, Command]:
+        """By name."""
+        return {"/tools": self.tools, "/mcp": self.mcp}
 
     def tools(self, argument: str) -> None:
         """List, or enable or disable by name or glob. Raises UsageError."""
@@ -62,9 +68,10 @@ class ReplTools:
             server.wait_ready()
         else:
             server.stop()
-        self._streams.note(_server_line(server))
         if self._tools.schemas() != before:
-            self._say_cost()
+            self._say_cost(_server_line(server))
+        else:
+            self._streams.note(_server_line(server))
 
     def _list(self, loop: ToolLoop) -> None:
         offered = {tool.name for tool in loop.toolbox.offered}
@@ -89,13 +96,7 @@ class ReplTools:
         if not changed:
             self._streams.note(f"nothing to {verb}: it is so already")
             return
-        self._streams.note(f"{', '.join(changed)}: {'told to the model' if verb == 'enable' else 'no longer told'}")
-        self._say_cost()
-
-    def _say_cost(self) -> None:
-        tokens = self._context_tokens()
-        if tokens:
-            self._streams.note(f"(tools stand at the beginning: about {tokens:,} tokens are read again)")
+        self._say_cost(f"{', '.join(changed)}: {'told to the model' if verb == 'enable' else 'no longer told'}")
 
 
 def _verb(argument: str, command: str) -> tuple[str | None, str]:

@@ -94,6 +94,12 @@ class Streams:
             with self._side():
                 self.stderr.write(f"\r\x1b[K{text}")
 
+    def control(self, sequence: str) -> None:
+        """A sequence of the program's own for the terminal, which shows nothing of it."""
+        if self.live:
+            with self._side():
+                self.stderr.write(sequence)
+
     @contextmanager
     def _side(self) -> Iterator[None]:
         """Write to stderr. Where that is full or gone the rest is left unsaid: it may cost no answer."""

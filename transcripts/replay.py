@@ -164,8 +164,10 @@ class Replay:
         sent = self._sent.pop(ended.request.number)
         planned, event = sent.planned, ended.event
         if sent.row is not None:  # the same prompt from nothing: nothing hangs on what became of it
-            done = isinstance(event, TurnDone) and event.finish_reason != "interrupted"
-            yield replace(sent.row, baseline=event.stats) if done and isinstance(event, TurnDone) else sent.row
+            row = sent.row
+            if isinstance(event, TurnDone) and event.finish_reason != "interrupted":
+                row = replace(row, baseline=event.stats)
+            yield row
         elif isinstance(event, TurnFailed) and not isinstance(event.error, ContextExceeded):
             yield from self._failed(planned, event.error, ended, lanes)
             return

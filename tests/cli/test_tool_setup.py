@@ -167,13 +167,13 @@ class FakeServers:
 class Typed:
     """/tools and /mcp with two tools of a file and one server."""
 
-    def __init__(self, tokens: int = 0) -> None:
+    def __init__(self, cost: str = "") -> None:
         self.servers: Any = FakeServers([FakeServer(ServerSpec("files"), tools=[tool("files__read")])])
         self.box = Toolbox([tool("one"), tool("two", runs=False)], self.servers)
         loop = ToolLoop(self.box, Approvals(["one"]))
         self.err = io.StringIO()
         streams = Streams("never", stdout=io.StringIO(), stderr=self.err)
-        self.commands = ReplTools(RunTools(loop, self.servers), streams, lambda: tokens)
+        self.commands = ReplTools(RunTools(loop, self.servers), streams, lambda line: streams.note(line + cost))
 
     @property
     def said(self) -> str:
@@ -196,11 +196,9 @@ def test_tools_are_listed_with_what_their_calls_do() -> None:
 
 
 def test_a_change_says_what_it_costs() -> None:
-    typed = Typed(tokens=1234)
+    typed = Typed(cost="; 1,234 tokens")
     typed.commands.tools("disable files__*")
-    assert (
-        "files__read: no longer told\n(tools stand at the beginning: about 1,234 tokens are read again)" in typed.said
-    )
+    assert "files__read: no longer told; 1,234 tokens\n" in typed.said
     typed.commands.tools("disable files__*")
     assert "nothing to disable" in typed.said
     typed.commands.tools("enable *")
@@ -216,11 +214,11 @@ def test_what_can_not_be_meant(argument: str) -> None:
 
 
 def test_servers_are_listed_ended_and_started() -> None:
-    typed = Typed(tokens=99)
+    typed = Typed(cost="; 99 tokens")
     typed.commands.mcp("")
     assert typed.said == "files  connected, 1 tool\n"
     typed.commands.mcp("disable files")
-    assert typed.said.endswith("files  off\n(tools stand at the beginning: about 99 tokens are read again)\n")
+    assert typed.said.endswith("files  off; 99 tokens\n")
     assert [one.name for one in typed.box.offered] == ["one", "two"]
     typed.commands.mcp("enable files")
     assert [one.name for one in typed.box.offered] == ["one", "two", "files__read"]
