@@ -218,6 +218,7 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow  # what an identity is made of has a quick test
 def test_a_definition_that_changes_is_said_and_asked_about_again(tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -165,6 +165,15 @@ class FakeChat(Conversation):
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
 
+    def add_result(self, message: Message) -> None:
+        self.recorder.asked(len(self.messages), message)
+        self.messages.append(message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Answers with what the tools gave."""
+        self.options.append(options)
+        return self._recorded(f"say {self.messages[-1].text}")
+
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Notes what it was asked to get ready for."""
         self.prepared.append((draft.text if draft is not None else None, least))
