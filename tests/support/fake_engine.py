@@ -206,7 +206,7 @@ class FakeChat(Conversation):
             yield Notice(rest)
         if rule == "crash":
             raise ZeroDivisionError("a fault on purpose")
-        if prompt == "too long":
+        if prompt.endswith("too long"):
             yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it shorter"), "")
         elif rule == "fail":
             yield TextDelta(rest)
