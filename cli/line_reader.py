@@ -32,6 +32,7 @@ class PrivateHistory(FileHistory):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         path.chmod(0o600)
+        self.paused = False
         super().__init__(str(path))
 
     def load_history_strings(self) -> Iterable[str]:
@@ -42,7 +43,9 @@ class PrivateHistory(FileHistory):
             return []
 
     def store_string(self, string: str) -> None:
-        """Append one entry, if the disk lets us."""
+        """Append one entry, if the disk lets us and the chat isn't a private one."""
+        if self.paused:
+            return
         try:
             super().store_string(string)
         except OSError:
@@ -79,9 +82,10 @@ class LineReader:
 
     def __init__(self, color: bool, on_typed: Callable[[str, bool], None] | None = None) -> None:
         """on_typed: told what stands at the prompt at every change, and, with True, once typing has paused."""
+        self.multiline = False
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_keys(),
+            key_bindings=_keys(lambda: self.multiline),
             history=open_history(),
             completer=CommandCompleter(),
             complete_while_typing=False,
@@ -152,6 +156,16 @@ class LineReader:
         return True
 
     @property
+    def private(self) -> bool:
+        """Whether what is typed stays out of the history file."""
+        return isinstance(self._session.history, PrivateHistory) and self._session.history.paused
+
+    @private.setter
+    def private(self, private: bool) -> None:
+        if isinstance(self._session.history, PrivateHistory):
+            self._session.history.paused = private
+
+    @property
     def typed(self) -> str:
         """What stood at the prompt when `read` was interrupted."""
         return self._session.default_buffer.text
@@ -173,14 +187,17 @@ class Typing:
             self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._on_typed, buffer.text, True)
 
 
-def _keys() -> KeyBindings:
+def _keys(multiline: Callable[[], bool]) -> KeyBindings:
+    """`multiline` says whether Enter begins a new line, and Alt-Enter sends."""
     keys = KeyBindings()
 
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         at_end = buffer.document.is_cursor_at_the_end
-        if at_end and wants_more(buffer.text):
+        if multiline() and not buffer.text.startswith("/"):
+            buffer.insert_text("\n")
+        elif at_end and wants_more(buffer.text):
             if buffer.text.endswith("\\"):
                 buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -188,6 +205,12 @@ def _keys() -> KeyBindings:
             buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        if multiline():
+            event.current_buffer.validate_and_handle()
+        else:
+            event.current_buffer.insert_text("\n")
+
     @keys.add("c-j")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")

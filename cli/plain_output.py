@@ -6,12 +6,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..engine.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    ReasoningDelta,
+    StepDone,
+    TextDelta,
+    ToolCallDone,
+    ToolResultDone,
+    ToolStarted,
+)
 from ..errors import MlxchatError
 from .output import Output
 from .sanitize import Sanitizer, sanitize
 from .stats_line import stats_line
 from .streams import Streams
+from .tool_lines import call_line, result_line
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
@@ -63,7 +74,15 @@ class PlainOutput(Output):
                 self._say(self._answer.feed(event.text))
         elif isinstance(event, ToolCallDone):
             self._clear_transient()
-            self._streams.note(f"calls {event.call.name}({event.call.arguments})")
+            self._end_lines()
+            self._streams.note(f"calls {call_line(event.call.name, event.call.arguments)}")
+        elif isinstance(event, ToolStarted):
+            self._show_transient(f"{event.call.name} is running …")
+        elif isinstance(event, ToolResultDone):
+            self._clear_transient()
+            self._streams.note(result_line(event.call.name, event.result))
+        elif isinstance(event, StepDone):
+            self._end_step(event.message.text)
         elif isinstance(event, Notice):
             self._clear_transient()
             self._streams.note(event.text)
@@ -92,8 +111,19 @@ class PlainOutput(Output):
         self._end_lines()
         self._begin_turn()
 
+    def show_reasoning(self, shown: bool) -> None:
+        """Show the reasoning of the answers to come, or not."""
+        self._streams.shows_reasoning = shown and self._streams.live
+
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
+
+    def _end_step(self, words: str) -> None:
+        """An answer that called tools is over; the next one begins on a line of its own."""
+        if not self._stream:
+            self._say(sanitize(words))
+        self._end_lines()
+        self._begin_turn()
 
     def _say(self, text: str) -> None:
         if not text:

@@ -35,12 +35,16 @@ class ThinkingOptions:
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """All that may differ from one request to the next. `max_context` None: what the model was made for."""
+    """All that may differ from one request to the next. `max_context` None: what the model was made for.
+
+    whole_reply   refuse a prompt behind which `max_tokens` don't fit, rather than make the reply shorter
+    """
 
     sampling: SamplingOptions = SamplingOptions()
     thinking: ThinkingOptions = ThinkingOptions()
     tools: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
+    whole_reply: bool = False
 
 
 @dataclass(frozen=True)

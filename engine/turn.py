@@ -66,6 +66,13 @@ class TurnBuilder:
                 f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
                 "make it shorter, or begin a new chat",
             )
+        wanted = options.sampling.max_tokens
+        if options.whole_reply and wanted is not None and len(prompt.ids) + wanted > limit:
+            raise ContextExceeded(
+                f"the prompt has {len(prompt.ids):,} tokens, and {wanted:,} of reply don't fit behind it: "
+                f"the model's context is {limit:,}",
+                f"a reply of {limit - len(prompt.ids):,} would fit",
+            )
         parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
         draw = self._draw(request, prompt)
         run = Run(request, prompt, sequence, reuse, draw, parser, self._model.tokenizer.detokenizer)
