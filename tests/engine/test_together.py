@@ -38,7 +38,7 @@ def schedules(draw: st.DrawFn) -> list[Step]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(steps=schedules())
 def test_each_sequence_is_as_if_it_were_alone(kind: str, steps: list[Step]) -> None:
     assert set(differences(bench(kind), steps)) <= {0.0}
