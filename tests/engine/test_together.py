@@ -22,7 +22,7 @@ from support.side_by_side import LENGTHS, Bench, Step, differences
 pytestmark = pytest.mark.exact
 
 QUICK = ("qwen3", "gemma3_text", "gemma4_text", "gpt_oss", "qwen3_5", "qwen3_vl")
-SLOW = ("gemma3n", "falcon_h1", "mamba2", "baichuan_m1", "lfm2")
+SLOW = ("gemma3n", "falcon_h1", "mamba2", "baichuan_m1", "lfm2", "qwen3_next", "recurrent_gemma", "smollm3")
 KINDS = [*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 ALL = frozenset(range(len(LENGTHS)))
 STEADY = [Step(ALL)] * 3
