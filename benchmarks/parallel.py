@@ -1,4 +1,4 @@
-"""Conversations side by side against the same ones after another, in pairs, A B B A; and what long ones leave behind.
+"""Several conversations at once against the same ones after another, in pairs, A B B A; what long ones leave behind.
 
     python benchmarks/parallel.py [--work chats|prompts] [--models smollm2,gemma3-270m] [--json FILE]
         chats     [--widths 1,2,4,8] [--pairs 5] [--tokens 48]   short chats; the bar is 2.2 times the speed with four

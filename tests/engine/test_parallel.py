@@ -16,9 +16,11 @@ import pytest
 from mlxchat.cache.memory import free_bytes
 from mlxchat.cache.reader import Reader
 from mlxchat.cache.together import RowsTogether
+from mlxchat.engine import setup
 from mlxchat.engine.events import Notice, TextDelta, TurnDone, TurnFailed
-from mlxchat.engine.messages import system, user
+from mlxchat.engine.messages import assistant, system, user
 from mlxchat.engine.options import RequestOptions
+from mlxchat.engine.recorded import Feed, Recorded
 from mlxchat.engine.request import Request
 from mlxchat.engine.runner import ModelRunner
 from mlxchat.engine.sampling import OwnRandom
@@ -30,6 +32,9 @@ pytestmark = pytest.mark.exact
 
 SIZES = (4, 30, 100, 9, 60)
 """Words of the questions: within a block and past it."""
+
+
+DRAWN: dict[str, Any] = {"temp": 0.9, "top_p": 0.95}
 
 
 def question(number: int) -> str:
@@ -95,10 +100,9 @@ def test_answers_are_those_of_each_alone(
 
 
 def test_seeds_are_each_requests_own(engine: ScriptedEngine, single: ScriptedEngine) -> None:
-    drawn = {"temp": 0.9, "top_p": 0.95}
-    many = [asked(f"drawn {n}", question(n), seed=n, **drawn) for n in range(4)]
-    wanted = alone(single.engine, *(asked(f"drawn {n}", question(n), seed=n, **drawn) for n in range(4)))
-    loose = asked("not seeded", question(4), **drawn)
+    many = [asked(f"drawn {n}", question(n), seed=n, **DRAWN) for n in range(4)]
+    wanted = alone(single.engine, *(asked(f"drawn {n}", question(n), seed=n, **DRAWN) for n in range(4)))
+    loose = asked("not seeded", question(4), **DRAWN)
     got = together(engine.engine, *many[:2], loose, *many[2:])
     assert [ids_of(one) for one in (*got[:2], *got[3:])] == [ids_of(one) for one in wanted]
 
@@ -108,8 +112,8 @@ def test_planted_draws_from_the_same_numbers_are_seen(
 ) -> None:
     monkeypatch.setattr(OwnRandom, "__enter__", lambda self: None)
     monkeypatch.setattr(OwnRandom, "__exit__", lambda self, *exc: None)
-    wanted = alone(single.engine, *(asked(f"mixed {n}", question(n), seed=n, temp=0.9) for n in range(3)))
-    got = together(engine.engine, *(asked(f"mixed {n}", question(n), seed=n, temp=0.9) for n in range(3)))
+    wanted = alone(single.engine, *(asked(f"mixed {n}", question(n), seed=n, **DRAWN) for n in range(3)))
+    got = together(engine.engine, *(asked(f"mixed {n}", question(n), seed=n, **DRAWN) for n in range(3)))
     assert [ids_of(one) for one in got] != [ids_of(one) for one in wanted]
 
 
@@ -152,6 +156,40 @@ def test_finished_sequences_hold_nothing(engine: ScriptedEngine) -> None:
     before = engine.engine.call(active)
     together(engine.engine, *(asked(f"large {n}", question(2)) for n in range(4)))
     assert engine.engine.call(active) <= before * 1.01  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("feed", ["decode", "prefill"])
+def test_recorded_answers_are_fed_beside_others(
+    engine: ScriptedEngine, single: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, feed: Feed
+) -> None:
+    """What they leave in the caches is what they leave alone: the next answer shows it."""
+    seen = widths(engine, monkeypatch)
+    answer = assistant("The first answer is already known, word by word.")
+    fed = [asked(f"{feed} {n}", question(n)) for n in range(2)]
+    for request in fed:
+        request.recorded = Recorded(answer, feed)
+    together(engine.engine, *fed, asked("beside", question(3)))
+    assert (3 in seen) == (feed == "decode")
+    again = [(f"{feed} {n}", "And then?", user(question(n)), answer) for n in range(2)]
+    got = together(engine.engine, *(asked(*one) for one in again))
+    wanted = alone(single.engine, *(asked(*one) for one in again))
+    assert [ids_of(one) for one in got] == [ids_of(one) for one in wanted]
+
+
+def test_models_that_cannot_decode_together_take_turns(
+    single: ScriptedEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "decodes_together", lambda *asked: False)
+    made = ScriptedEngine(folder, tmp_path, parallel=3)
+    made.unscript()
+    seen = widths(made, monkeypatch)
+    got = together(made.engine, *(asked(f"turns {n}", question(n)) for n in range(3)))
+    made.close()
+    wanted = alone(single.engine, *(asked(f"turns {n}", question(n)) for n in range(3)))
+    assert [ids_of(one) for one in got] == [ids_of(one) for one in wanted]
+    assert seen == []
+    assert [line.partition("; ")[2] for line in made.notices] == ["parallel ones take turns"]
+    assert got[0].stats.ttft_ms < got[2].stats.ttft_ms
 
 
 # -- one of them -------------------------------------------------------------------------------------------------------
