@@ -15,7 +15,9 @@ from ..engine.events import (
     ToolCallDone,
     ToolResultDone,
 )
+from ..engine.messages import ToolCall
 from ..engine.stats import RequestStats, total
+from ..engine.tools.tool import ToolResult
 from ..errors import MlxchatError
 from .output import Output
 from .streams import Streams
@@ -39,6 +41,7 @@ class JsonOutput(Output):
         self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
+        self._answered: list[tuple[ToolCall, ToolResult]] = []
         self._cache: dict[str, Any] | None = None
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
@@ -46,9 +49,11 @@ class JsonOutput(Output):
         self._model, self._session_id = info.model, session_id
 
     def event(self, event: Event) -> None:
-        """Keep the text, in case the turn fails; pass notices to stderr."""
+        """Keep the text and what tools have done, in case the turn fails; pass notices to stderr."""
         if isinstance(event, TextDelta):
             self._said.append(event.text)
+        elif isinstance(event, ToolResultDone):
+            self._answered.append((event.call, event.result))
         elif isinstance(event, StepDone):
             self._said.clear()
         elif isinstance(event, Notice):
@@ -58,14 +63,17 @@ class JsonOutput(Output):
         """Keep the result."""
         self._results.append(result)
         self._said.clear()
+        self._answered.clear()
 
     def cache(self, report: CacheReport) -> None:
         """Keep it."""
         self._cache = report.to_json()
 
     def failed(self, error: MlxchatError) -> None:
-        """Print the failure, with what was said and the turns before it."""
+        """Print the failure, with what was said, what tools have done, and the turns before it."""
         failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
+        if self._answered:
+            failure["tool_calls"] = answered_calls(self._answered)
         if self._turns:
             failure["turns"] = [self._object(result) for result in self._results]
         write_json(self._streams, failure)
@@ -183,7 +191,7 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
         "text": result.message.text,
         "reasoning": result.message.reasoning,
         "tool_calls": [
-            *({**call.to_json(), "status": came.status, "result": came.text} for call, came in result.answered),
+            *answered_calls(result.answered),
             *(call.to_json() for call in result.open_calls),
         ],
         "finish_reason": result.finish_reason,
@@ -191,6 +199,11 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
         "requests": [request.to_json() for request in result.requests],
         "stats": stats,
     }
+
+
+def answered_calls(answered: list[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
+    """Calls with what came of them."""
+    return [{**call.to_json(), "status": result.status, "result": result.text} for call, result in answered]
 
 
 def failure_object(schema: str, error: MlxchatError, said: str) -> dict[str, Any]:

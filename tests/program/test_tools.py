@@ -232,7 +232,7 @@ def test_a_conversation_with_tools(model: Path, tmp_path: Path, monkeypatch: pyt
         terminal.wait_for(r"slow → interrupted.*\n(.*\n)*>$", after="> stop working")
         assert has_ended(int(pid_file.read_text()))
         terminal.line("/tools disable s*")
-        terminal.wait_for(r"slow: no longer told\n\(tools stand at the beginning: about [\d,]+ tokens are read again\)")
+        terminal.wait_for(r"slow: no longer told; [\d,]+ of [\d,]+ tokens will be prefilled with the next message")
         terminal.line("and now")
         terminal.wait_for(r"Five\.", after="> and now")
         terminal.wait_for_prompt()

@@ -166,7 +166,7 @@ class FakeChat(Conversation):
         return self._recorded(self.messages[-1].text)
 
     def add_result(self, message: Message) -> None:
-        self.recorder.asked(len(self.messages), message)
+        self._recorder.asked(len(self.messages), message)
         self.messages.append(message)
 
     def go_on(self, options: RequestOptions) -> Iterator[Event]:
