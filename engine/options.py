@@ -35,12 +35,16 @@ class ThinkingOptions:
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """All that may differ from one request to the next. `max_context` None: what the model was made for."""
+    """All that may differ from one request to the next. `max_context` None: what the model was made for.
+
+    `schema` is the text of a JSON schema that the answer must follow, checked by `answer_schema`.
+    """
 
     sampling: SamplingOptions = SamplingOptions()
     thinking: ThinkingOptions = ThinkingOptions()
     tools: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class KVQuantization:
 class EngineOptions:
     """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
 
-    `kv_quantization` None: keys and values are kept as the model computes them.
+    `kv_quantization` None: keys and values are kept as the model computes them. `adapter`: a folder of
+    mlx-lm's trainer.
     """
 
     model: str = "smollm2"
@@ -84,3 +89,4 @@ class EngineOptions:
     cache: CacheOptions = CacheOptions()
     prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
+    adapter: str | None = None

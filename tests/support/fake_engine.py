@@ -53,6 +53,7 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    adapter: str | None = None
     name: str = "fake"
 
     @classmethod
