@@ -38,6 +38,7 @@ class JsonOutput(Output):
         self._streams = streams
         self._turns = turns
         self._model = ""
+        self._adapter: str | None = None
         self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
@@ -46,7 +47,7 @@ class JsonOutput(Output):
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Keep the names of the model and of the session."""
-        self._model, self._session_id = info.model, session_id
+        self._model, self._session_id, self._adapter = info.model, session_id, info.adapter
 
     def event(self, event: Event) -> None:
         """Keep the text and what tools have done, in case the turn fails; pass notices to stderr."""
@@ -84,7 +85,7 @@ class JsonOutput(Output):
             whole = turns_object(self._results, self._model, self._session_id)
         else:
             whole = self._object(self._results[0])
-        write_json(self._streams, {**whole, "cache": self._cache})
+        write_json(self._streams, {**whole, "adapter": self._adapter, "cache": self._cache})
 
     def _object(self, result: TurnResult) -> dict[str, Any]:
         return chat_object(result, self._model, self._session_id)
@@ -103,7 +104,13 @@ class JsonlOutput(Output):
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Print `session`."""
-        self._print("session", session_id=session_id, model=info.model, context_limit=info.context_limit)
+        self._print(
+            "session",
+            session_id=session_id,
+            model=info.model,
+            adapter=info.adapter,
+            context_limit=info.context_limit,
+        )
 
     def event(self, event: Event) -> None:
         """Print `prefill`, `reasoning`, `text`, `tool_call` or `tool_result`; pass notices to stderr."""

@@ -55,6 +55,7 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    adapter: str | None = None
     name: str = "fake"
     context_words: str = "context 2,048 tokens"
 
