@@ -125,6 +125,9 @@ def chat(
         bool, option("--jsonl", help="Print a JSON object per event, as it happens.", panel=OUTPUT)
     ] = False,
     no_stream: Annotated[bool, option("--no-stream", help="Print the answer when it is whole.", panel=OUTPUT)] = False,
+    no_markdown: Annotated[
+        bool, option("--no-markdown", help="Show answers as they are written, not rendered.", panel=OUTPUT)
+    ] = False,
     color: Annotated[
         Literal["auto", "always", "never"],
         option("--color", help="Colour: auto, always or never.", panel=OUTPUT, metavar="WHEN"),

@@ -43,6 +43,7 @@ class ChatFlags:
     json: bool = False
     jsonl: bool = False
     no_stream: bool = False
+    no_markdown: bool = False
     color: ColorChoice = "auto"
     quiet: bool = False
     verbose: int = 0

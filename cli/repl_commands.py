@@ -102,6 +102,7 @@ def help_lines() -> list[str]:
         (_BLOCK, "begins and ends a block of several lines"),
         ("//text", "sends text that begins with a slash"),
         ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
+        ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
         ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
     )
     return [f"{name:<{width}}{words}" for name, words in (*commands, *keys)]

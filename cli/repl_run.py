@@ -10,11 +10,12 @@ from .attachments import Attachments
 from .chat_flags import ChatFlags
 from .engine_access import model_facts, new_chat, start_engine
 from .loading import Loading
-from .plain_output import PlainOutput
+from .people_output import people_output
 from .repl import Repl
 from .repl_sessions import ReplSessions
 from .saved_chat import SavedChat
 from .streams import Streams
+from .typed_ahead import TypedAhead
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -33,7 +34,10 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     facts = model_facts(flags.model_name)
     _greet(facts.name, facts.context_limit, attachments, streams)
     ahead = None if flags.no_ahead else WorkAhead(options)
-    reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
+    keys = TypedAhead(streams.side)
+    keys.gather()
+    output = people_output(flags, streams, show_stats=True, keys=keys)
+    reader = LineReader(streams.color, ahead.typed if ahead is not None else None, output.print_reasoning, keys)
 
     def notice(line: str) -> None:
         reader.above(lambda: streams.notice(line))
@@ -46,7 +50,6 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
 
     loading = Loading(lambda: start_engine(flags.engine_options(), notice), open_chat, reader.give_up)
     loading.start()
-    output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
     chat = _waiting(loading, facts.name, streams)
     sessions = ReplSessions(typed, saved, lambda other: open_chat(loading.engine(), other), streams)
     repl = Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft, ahead=ahead)

@@ -182,8 +182,8 @@ class FakeChat:
             yield ToolCallDone(ToolCall("c1", rest, {"x": 1}))
             yield self._done(replace(assistant(""), tool_calls=(ToolCall("c1", rest, {"x": 1}),)), "stop")
         elif rule == "think":
-            yield ReasoningDelta("beca")
-            yield ReasoningDelta("use")
+            yield ReasoningDelta("beca", 1)
+            yield ReasoningDelta("use", 2)
             yield from self._say(rest, reasoning="because")
         else:
             yield from self._say(rest if rule == "say" else f"You said: {prompt}")
