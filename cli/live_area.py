@@ -53,6 +53,8 @@ class LiveArea:
         tail = _tail(live, max(1, size.lines - LEFT_FREE))
         lines = [*done, *tail]
         same = 0 if narrower else _common(self._shown, lines)
+        if same == len(lines) < len(self._shown):
+            same = max(0, same - 1)  # the cursor has to come to rest behind the last line that stays
         out = self._up_to(same, size) + "\n".join(lines[same:])
         if same and same == len(self._shown) < len(lines):
             out = f"\n{out}"

@@ -48,7 +48,7 @@ class LiveOutput(PlainOutput):
         self._keys = keys
         self._working = False
         super().__init__(streams, stream, show_stats, blank_between, clock, markdown)
-        streams.aside = self._aside
+        streams.aside, streams.question = self._aside, self.interlude
 
     def _begin_turn(self) -> None:
         super()._begin_turn()
@@ -58,6 +58,7 @@ class LiveOutput(PlainOutput):
         self._dirty = False
         self._drawn_at = -INTERVAL_S
         self._asked_for_reasoning = False
+        self._status = ""
 
     # -- what is told ------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class LiveOutput(PlainOutput):
             if self._thought is None and self.last_reasoning and (self._view is not None or self._last["answer"]):
                 self._asked_for_reasoning = not self._asked_for_reasoning
             else:
-                self.show_reasoning = not self.show_reasoning
+                self.reasoning_shown = not self.reasoning_shown
             self._draw()
 
     # -- what comes --------------------------------------------------------------------------------------------
@@ -174,9 +175,11 @@ class LiveOutput(PlainOutput):
         now, width = self._clock(), size_of(self._streams.stderr).columns
         lines: list[str] = []
         if self._thought is not None:
-            lines = self._thought.live(now, width, self.show_reasoning)
+            lines = self._thought.live(now, width, self.reasoning_shown)
         elif self._bar is not None and self._bar.is_due(now):
             lines = [self._bar.line(now, width)]
+        elif self._status:
+            lines = self._lines.dim(self._status, width)[:1]
         self._side_area.update([], lines)
 
     # -- ends --------------------------------------------------------------------------------------------------
@@ -184,6 +187,7 @@ class LiveOutput(PlainOutput):
     def _end_reasoning(self) -> None:
         """Fold it to one line."""
         self._bar = None
+        self._status = ""
         thought, self._thought = self._thought, None
         if thought is not None:
             self.last_reasoning = thought.text
@@ -207,8 +211,14 @@ class LiveOutput(PlainOutput):
             if self._asked_for_reasoning:
                 self.print_reasoning()
 
+    def _show_transient(self, text: str) -> None:
+        self._clear_transient()
+        self._status = text
+        self._draw()
+
     def _clear_transient(self) -> None:
         """Before a line that belongs after what has been said so far."""
+        self._status = ""
         self._end_reasoning()
         self._end_answer()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
-from ..errors import MlxchatError
+from ..errors import MlxchatError, UsageError
 from .output import Output
 from .prefill_bar import SHOWN_AFTER_S, plain_line
 from .sanitize import Sanitizer, sanitize
@@ -24,9 +24,9 @@ class PlainOutput(Output):
 
     `blank_between` keeps the answers of several turns apart where nothing else stands between them.
 
-    markdown         whether answers are rendered, where the terminal can
-    show_reasoning   whether reasoning is shown while it comes, where the terminal can
-    last_reasoning   that of the last answer that had some
+    markdown          whether answers are rendered, where the terminal can
+    reasoning_shown   whether reasoning is shown while it comes, where the terminal can
+    last_reasoning    that of the last answer that had some
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class PlainOutput(Output):
         markdown: bool = True,
     ) -> None:
         self.markdown = markdown
-        self.show_reasoning = True
+        self.reasoning_shown = True
         self.last_reasoning = ""
         self._streams = streams
         self._stream = stream
@@ -100,6 +100,18 @@ class PlainOutput(Output):
         self._end_lines()
         self._begin_turn()
 
+    def show_reasoning(self, shown: bool) -> None:
+        """Show the reasoning of the answers to come, or only that there is some."""
+        self.reasoning_shown = shown
+
+    def choose_markdown(self, how: str) -> None:
+        """`/markdown on` and `off`; anything else says which it is. Raises UsageError for other words."""
+        if how not in ("", "on", "off"):
+            raise UsageError(f"/markdown takes on or off, not {how}", "/markdown alone says which it is")
+        self.markdown = how == "on" or (not how and self.markdown)
+        can = "" if self._streams.renders else "; this terminal can't show it"
+        self._streams.note(f"markdown is {'on' if self.markdown else 'off'}{can}")
+
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
 
@@ -124,7 +136,7 @@ class PlainOutput(Output):
         self._thoughts += shown
         if self._streams.dumb:
             self._say_once("thinking …")
-        elif not self._streams.shows_reasoning:
+        elif not (self._streams.shows_reasoning and self.reasoning_shown):
             self._show_transient("thinking …")
         elif shown:
             self._clear_transient()

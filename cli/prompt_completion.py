@@ -35,7 +35,7 @@ class PromptCompleter(Completer):
         return found or self._path_in(text, complete_event)
 
     def _argument(self, command: str, typed: str, event: CompleteEvent) -> Iterable[Completion]:
-        kind = ARGUMENTS.get(command, "")
+        kind = ARGUMENTS.get(command, "").lstrip("[")
         if command in _MODEL_COMMANDS:
             return _begun(typed, model_names())
         if kind.startswith("ID"):

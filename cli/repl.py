@@ -79,6 +79,7 @@ class Repl:
             "/load": self._load,
             "/rename": lambda name: self._sessions.rename(name),
             "/search": lambda words: self._sessions.search(words),
+            "/markdown": lambda how: self._output.choose_markdown(how),
             "/clear": self._clear,
         }
 

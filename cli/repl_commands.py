@@ -20,6 +20,7 @@ COMMANDS = {
     "/load": "go on with a saved chat; the start of its id is enough",
     "/rename": "give this chat a name (so does /save)",
     "/search": "find words in the saved chats",
+    "/markdown": "whether answers are rendered: on or off",
     "/clear": "a new chat with the same model",
     "/exit": "leave (so does Ctrl-D)",
 }
@@ -29,6 +30,7 @@ ARGUMENTS = {
     "/load": "ID",
     "/rename": "NAME",
     "/search": "WORDS",
+    "/markdown": "on|off",
 }
 """What may stand after a command; the others take nothing."""
 

@@ -29,7 +29,8 @@ _THEME = Theme(
         "markdown.table.border": "dim",
     }
 )
-_TRAILING = re.compile(r" +((?:\x1b\[[\d;]*m)*)$")
+_STYLED_BLANKS = re.compile(r"\x1b\[[\d;]*m *\x1b\[0m$")
+_BLANKS = re.compile(r" +(\x1b\[0m)?$")
 
 
 class RichLines:
@@ -53,7 +54,7 @@ class RichLines:
         """Its lines, none wider than `width` cells, no blanks at their ends, no empty ones before and after."""
         with self._console.capture() as captured:
             self._console.print(renderable, width=max(1, width))
-        lines = [_TRAILING.sub(r"\1", line) for line in captured.get().split("\n")]
+        lines = [_stripped(line) for line in captured.get().split("\n")]
         while lines and not lines[-1]:
             lines.pop()
         while lines and not lines[0]:
@@ -65,3 +66,10 @@ class RichLines:
         from rich.text import Text
 
         return self.render(Text(text, style="dim"), width) if text else []
+
+
+def _stripped(line: str) -> str:
+    """The line without the blanks at its end, coloured or not."""
+    while (shorter := _STYLED_BLANKS.sub("", line.rstrip(" "))) != line:
+        line = shorter
+    return _BLANKS.sub(r"\1", line)

@@ -41,7 +41,10 @@ class Streams:
         self.dumb = is_terminal(self.stderr) and dumb and verbosity >= 0
         self.renders = is_terminal(self.stdout) and not dumb
         self.shows_reasoning = self.live and is_terminal(self.stdout)
+        self.question: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Within it the terminal is somebody's who asks the user something in the middle of a turn."""
         self.aside: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around a line that may come while something on the terminal is still changing."""
         self._console: Console | None = None
 
     def may_style(self, stream: TextIO) -> bool:

@@ -8,6 +8,8 @@ fail TEXT       says TEXT, then fails as an engine does
 too long        fails as a prompt longer than the context does
 call NAME       calls a tool
 erase TEXT      answers TEXT! with sequences inside that erase the screen and set its title
+play FILE       answers what the file says: @wait NAME waits until there is a file of that name beside it, @reason TEXT
+                reasons, @prefill DONE TOTAL CACHED reads, any other line is said
 crash           raises what no engine should
 anything else   is answered by an echo
 """
@@ -18,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
@@ -185,6 +188,8 @@ class FakeChat:
             yield ReasoningDelta("beca", 1)
             yield ReasoningDelta("use", 2)
             yield from self._say(rest, reasoning="because")
+        elif rule == "play":
+            yield from self._play(Path(rest))
         else:
             yield from self._say(rest if rule == "say" else f"You said: {prompt}")
 
@@ -193,6 +198,28 @@ class FakeChat:
         for part in filter(None, (text[:half], text[half:])):
             yield TextDelta(part)
         yield self._done(assistant(text, reasoning), "length" if text.endswith("…") else "stop")
+
+    def _play(self, file: Path) -> Iterator[Event]:
+        said, thought = "", ""
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            what, _, rest = line.partition(" ")
+            if what == "@wait":
+                while not (file.parent / rest).exists() and not self._stopped.wait(0.005):
+                    pass
+            elif what == "@reason":
+                thought += rest + "\n"
+                yield ReasoningDelta(rest + "\n", len(thought.split()))
+            elif what == "@prefill":
+                yield PrefillProgress(*map(int, rest.split()))
+            else:
+                text = line + "\n"
+                said += text
+                for start in range(0, len(text), 7):
+                    yield TextDelta(text[start : start + 7])
+            if self._stopped.is_set():
+                yield self._done(replace(assistant(said, thought or None), interrupted=True), "interrupted")
+                return
+        yield self._done(assistant(said, thought or None), "stop")
 
     def _hang(self, text: str) -> Iterator[Event]:
         if text:
