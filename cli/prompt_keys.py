@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.keys import Keys
@@ -36,7 +37,7 @@ def prompt_keys(pastes: Pastes, print_reasoning: Callable[[], None] | None) -> K
 
 
 def _add_newlines(keys: KeyBindings) -> None:
-    @keys.add("enter")
+    @keys.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         at_end = buffer.document.is_cursor_at_the_end
@@ -58,7 +59,7 @@ def _add_pastes(keys: KeyBindings, pastes: Pastes) -> None:
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(pastes.shorten(event.data))
 
-    @keys.add("backspace")
+    @keys.add("backspace", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         length = pastes.length_before(buffer.document.text_before_cursor)

@@ -7,6 +7,7 @@ hang silently   waits until it is stopped, and has said nothing
 fail TEXT       says TEXT, then fails as an engine does
 too long        fails as a prompt longer than the context does
 call NAME       calls a tool
+fill N          answers so that N % of the context are used
 erase TEXT      answers TEXT! with sequences inside that erase the screen and set its title
 play FILE       answers what the file says: @wait NAME waits until there is a file of that name beside it, @reason TEXT
                 reasons, @prefill DONE TOTAL CACHED reads, any other line is said
@@ -116,6 +117,7 @@ class FakeChat:
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
+        self._context_tokens = 246
         self.clear()
         self.messages += history
         self.recorder = recorder or Unrecorded()
@@ -188,6 +190,9 @@ class FakeChat:
             yield ReasoningDelta("beca", 1)
             yield ReasoningDelta("use", 2)
             yield from self._say(rest, reasoning="because")
+        elif rule == "fill":
+            self._context_tokens = 2048 * int(rest) // 100
+            yield from self._say("full")
         elif rule == "play":
             yield from self._play(Path(rest))
         else:
@@ -247,7 +252,7 @@ class FakeChat:
             decode_ms=100.0,
             completion_tokens=6,
             reasoning_tokens=2 if message.reasoning else 0,
-            context_tokens=246,
+            context_tokens=self._context_tokens,
             context_limit=2048,
             restore_kind="live",
         )
