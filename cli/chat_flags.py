@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
@@ -15,7 +17,11 @@ from .streams import ColorChoice
 
 @dataclass(frozen=True)
 class ChatFlags:
-    """One field per option, by its name on the command line."""
+    """One field per option, by its name on the command line; and what the settings say.
+
+    defaults          for a new chat, by field: a saved one goes on with its own
+    model_of_project  whether the model among them is a project's choice
+    """
 
     prompt: list[str] | None = None
     model: str | None = None
@@ -36,6 +42,11 @@ class ChatFlags:
     image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
+    tools: list[str] | None = None
+    tool_schemas: list[str] | None = None
+    mcp: list[str] | None = None
+    allow_tool: list[str] | None = None
+    max_steps: int | None = None
     continue_last: bool = False
     resume: str | None = None
     fork: bool = False
@@ -44,7 +55,7 @@ class ChatFlags:
     jsonl: bool = False
     no_stream: bool = False
     no_markdown: bool = False
-    color: ColorChoice = "auto"
+    color: ColorChoice | None = None
     quiet: bool = False
     verbose: int = 0
     no_cache: bool = False
@@ -56,6 +67,8 @@ class ChatFlags:
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    model_of_project: bool = False
 
     @property
     def machine_output(self) -> bool:
@@ -76,6 +89,15 @@ class ChatFlags:
     def verbosity(self) -> int:
         """-1 quiet, 0, 1 (-v), 2 (-vv)."""
         return -1 if self.quiet else self.verbose
+
+    def for_new_chat(self) -> ChatFlags:
+        """The flags, those not given taken from `defaults`. --yes agrees to no download that a project asks for."""
+        left = {name: value for name, value in self.defaults.items() if getattr(self, name) is None}
+        if left.get("think_budget") is not None and self.think is False:
+            del left["think_budget"]
+        if "option" in self.defaults:
+            left["option"] = [*self.defaults["option"], *(self.option or [])]
+        return replace(self, **left, yes=self.yes and not ("model" in left and self.model_of_project))
 
     def check(self) -> None:
         """Raise UsageError for options that contradict each other or numbers that are none."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..engine.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    ReasoningDelta,
+    StepDone,
+    TextDelta,
+    ToolCallDone,
+    ToolResultDone,
+)
 from ..engine.stats import RequestStats, total
 from ..errors import MlxchatError
 from .output import Output
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
     from ..engine.engine import EngineInfo
 
 CHAT, TURNS, EVENT, ERROR = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1", "mlxchat.error/1"
+BATCH = "mlxchat.batch/1"
 
 
 class JsonOutput(Output):
@@ -39,6 +49,8 @@ class JsonOutput(Output):
         """Keep the text, in case the turn fails; pass notices to stderr."""
         if isinstance(event, TextDelta):
             self._said.append(event.text)
+        elif isinstance(event, StepDone):
+            self._said.clear()
         elif isinstance(event, Notice):
             self._streams.note(event.text)
 
@@ -86,7 +98,7 @@ class JsonlOutput(Output):
         self._print("session", session_id=session_id, model=info.model, context_limit=info.context_limit)
 
     def event(self, event: Event) -> None:
-        """Print `prefill`, `reasoning`, `text` or `tool_call`; pass notices to stderr."""
+        """Print `prefill`, `reasoning`, `text`, `tool_call` or `tool_result`; pass notices to stderr."""
         if isinstance(event, PrefillProgress):
             self._print("prefill", done=event.done, total=event.total, cached=event.cached)
         elif isinstance(event, ReasoningDelta):
@@ -96,6 +108,11 @@ class JsonlOutput(Output):
             self._print("text", text=event.text)
         elif isinstance(event, ToolCallDone):
             self._print("tool_call", tool_call=event.call.to_json())
+        elif isinstance(event, ToolResultDone):
+            result = {"tool_call_id": event.call.id, "name": event.call.name, "text": event.result.text}
+            self._print("tool_result", **result, status=event.result.status)
+        elif isinstance(event, StepDone):
+            self._said.clear()
         elif isinstance(event, Notice):
             self._streams.note(event.text)
 
@@ -130,10 +147,18 @@ def output_for(streams: Streams, jsonl: bool, turns: bool) -> Output:
 
 
 def print_failure(error: MlxchatError, command: str | None, options: list[str]) -> None:
-    """Print what a command that never began to work leaves: for the chat its own schema, else `mlxchat.error/1`."""
+    """Print what a command that never began to work leaves: in its own schema if it has one for failures, else
+    `mlxchat.error/1`.
+    """
     streams = Streams(verbosity=-1)
     if command in (None, "chat"):
         output_for(streams, jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
+    elif command == "replay":
+        from .replay_json import ReplayJson, ReplayJsonl
+
+        (ReplayJsonl if "--jsonl" in options else ReplayJson)(streams).failed(error)
+    elif command == "batch":
+        write_json(streams, failure_object(BATCH, error, ""))
     else:
         write_json(streams, failure_object(ERROR, error, ""))
 
@@ -157,7 +182,10 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
     return {
         "text": result.message.text,
         "reasoning": result.message.reasoning,
-        "tool_calls": [call.to_json() for call in result.message.tool_calls],
+        "tool_calls": [
+            *({**call.to_json(), "status": came.status, "result": came.text} for call, came in result.answered),
+            *(call.to_json() for call in result.open_calls),
+        ],
         "finish_reason": result.finish_reason,
         "usage": {name: stats.get(name, 0) for name in used},
         "requests": [request.to_json() for request in result.requests],

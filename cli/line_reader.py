@@ -37,6 +37,7 @@ class PrivateHistory(FileHistory):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         path.chmod(0o600)
+        self.paused = False
         super().__init__(str(path))
 
     def append_string(self, string: str) -> None:
@@ -51,7 +52,9 @@ class PrivateHistory(FileHistory):
             return []
 
     def store_string(self, string: str) -> None:
-        """Append one entry, if the disk lets us."""
+        """Append one entry, if the disk lets us and the chat isn't a private one."""
+        if self.paused:
+            return
         try:
             super().store_string(string)
         except OSError:
@@ -82,11 +85,12 @@ class LineReader:
         print_reasoning   called at Ctrl-O, with the prompt out of the way
         typed_ahead       has the keys that were pressed while there was no prompt
         """
+        self.multiline = False
         self._pastes = Pastes()
         self._typed_ahead = typed_ahead
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=prompt_keys(self._pastes, print_reasoning),
+            key_bindings=prompt_keys(self._pastes, lambda: self.multiline, print_reasoning),
             history=open_history(self._pastes),
             completer=PromptCompleter(),
             complete_while_typing=False,
@@ -160,6 +164,16 @@ class LineReader:
         except RuntimeError:  # it ended just now
             return False
         return True
+
+    @property
+    def private(self) -> bool:
+        """Whether what is typed stays out of the history file."""
+        return isinstance(self._session.history, PrivateHistory) and self._session.history.paused
+
+    @private.setter
+    def private(self, private: bool) -> None:
+        if isinstance(self._session.history, PrivateHistory):
+            self._session.history.paused = private
 
     @property
     def typed(self) -> str:

@@ -1,4 +1,4 @@
-"""`mlxchat models pull|list|info`: what is on this machine, and how more of it gets here."""
+"""`mlxchat models pull|list|info|rm`: what is on this machine, how more of it gets here, and how it goes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from ..engine.catalog import ModelInfo
 
-app = typer.Typer(name="models", help="List, describe and fetch models.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="models", help="List, describe, fetch and remove models.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Never connect to anything.")]
@@ -47,6 +51,11 @@ def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:
         notes = [entry.problem]
     elif not entry.fits:
         notes.append("too large for the free memory")
+    elif entry.fitting_context < entry.context_limit:
+        notes.append(f"{entry.fitting_context:,} tokens fit")
+    if not (entry.problem or entry.reuse):
+        notes.append("no KV reuse")
+    notes += [f"called {alias}" for alias in entry.aliases]
     if entry.label:
         notes.append(entry.label)
     return (_plain(entry.name), entry.kind, entry.weights, size, f"{entry.context_limit:,}", _plain(", ".join(notes)))
@@ -84,10 +93,11 @@ def _description(entry: ModelInfo) -> dict[str, str]:
         "kind": entry.kind,
         "runs on": f"{entry.runs_on} ({'text and pictures' if entry.vision else 'text'})",
         "weights": f"{entry.weights}, {size_text(entry.disk_bytes)} on disk",
-        "context": f"{entry.context_limit:,} tokens",
-        "KV cache": f"{per_token} in the global layers",
+        "context": f"{entry.context_limit:,} tokens, {entry.fitting_context:,} of them fit into memory now",
+        "KV cache": f"{per_token} in the global layers, {'reused' if entry.reuse else 'not reused'} across turns",
         "memory": f"{size_text(entry.memory_bytes)} at {tokens:,} tokens, {fits}",
         "template": ", ".join(_abilities(entry)) or "plain chat",
+        "aliases": ", ".join(entry.aliases),
         "problem": entry.problem,
     }
 
@@ -117,6 +127,30 @@ def pull_command(
             typer.echo(f"{name} is in {folders[name]}")
     if json_output:
         _print_json({"schema": "mlxchat.pull/1", "folders": folders})
+
+
+@app.command("rm")
+def rm_command(
+    names: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.")],
+    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Remove models that mlxchat fetched, after asking. What other programs brought here stays."""
+    from ..engine.aliases import size_text
+    from ..engine.removal import carry_out, plan
+
+    removals = [plan(name) for name in names]
+    if not force and not _can_ask():
+        raise UsageError("nothing is removed unasked, and there is no terminal to ask at", "--force removes it")
+    removed = []
+    for removal in removals:
+        name, size = removal.folder.name, size_text(removal.disk_bytes)
+        if force or _question(f"Remove {_plain(name)} ({size})?"):
+            carry_out(removal)
+            removed.append({"name": name, "bytes": removal.disk_bytes})
+            typer.echo(f"removed {_plain(name)}, {size}", err=True)
+    if json_output:
+        _print_json({"schema": "mlxchat.models-rm/1", "removed": removed})
 
 
 def _agree(question: str) -> bool:

@@ -39,10 +39,14 @@ OTHER_COMMANDS = {
     "replay": OtherCommand(
         "replay_command", "replay", "Run a recorded chat or agent trace and show what each request costs, and why."
     ),
-    "models": OtherCommand("model_commands", "app", "List, describe and fetch models."),
+    "batch": OtherCommand(
+        "batch_command", "batch", "Answer a file of requests, several at once; run it again to go on where it stopped."
+    ),
+    "models": OtherCommand("model_commands", "app", "List, describe, fetch and remove models."),
     "cache": OtherCommand("cache_command", "app", "Show where KV caches are kept, how large they are and may be."),
     "convert": OtherCommand(
         "convert_command", "convert", "Turn a transcript into OpenAI messages, a session trace (STS) or markdown."
     ),
+    "config": OtherCommand("config_command", "app", "Show and edit the settings."),
     "doctor": OtherCommand("doctor", "doctor", "Say what mlxchat runs on here, and what would make it run better."),
 }

@@ -6,13 +6,24 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..engine.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    ReasoningDelta,
+    StepDone,
+    TextDelta,
+    ToolCallDone,
+    ToolResultDone,
+    ToolStarted,
+)
 from ..errors import MlxchatError, UsageError
 from .output import Output
 from .prefill_bar import SHOWN_AFTER_S, plain_line
 from .sanitize import Sanitizer, sanitize
 from .stats_line import print_stats
 from .streams import Streams
+from .tool_lines import call_line, result_line
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
@@ -72,7 +83,15 @@ class PlainOutput(Output):
                 self._say(self._answer.feed(event.text))
         elif isinstance(event, ToolCallDone):
             self._clear_transient()
-            self._streams.note(f"calls {event.call.name}({event.call.arguments})")
+            self._end_lines()
+            self._streams.note(f"calls {call_line(event.call.name, event.call.arguments)}")
+        elif isinstance(event, ToolStarted):
+            self._show_transient(f"{event.call.name} is running …")
+        elif isinstance(event, ToolResultDone):
+            self._clear_transient()
+            self._streams.note(result_line(event.call.name, event.result))
+        elif isinstance(event, StepDone):
+            self._end_step(event.message.text)
         elif isinstance(event, Notice):
             self._notice(event.text)
 
@@ -114,6 +133,13 @@ class PlainOutput(Output):
 
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
+
+    def _end_step(self, words: str) -> None:
+        """An answer that called tools is over; the next one begins on a line of its own."""
+        if not self._stream:
+            self._say(sanitize(words))
+        self._end_lines()
+        self._begin_turn()
 
     def _say(self, text: str) -> None:
         if not text:

@@ -14,10 +14,15 @@ from .pastes import Pastes
 from .repl_commands import wants_more
 
 
-def prompt_keys(pastes: Pastes, print_reasoning: Callable[[], None] | None) -> KeyBindings:
-    """Enter, newlines, pastes, the editor, and Ctrl-O, which calls `print_reasoning` with the prompt out of the way."""
+def prompt_keys(
+    pastes: Pastes, multiline: Callable[[], bool], print_reasoning: Callable[[], None] | None
+) -> KeyBindings:
+    """Enter, newlines, pastes, the editor, and Ctrl-O, which calls `print_reasoning` with the prompt out of the way.
+
+    multiline   whether Enter begins a new line now, and Alt-Enter sends
+    """
     keys = KeyBindings()
-    _add_newlines(keys)
+    _add_newlines(keys, multiline)
     _add_pastes(keys, pastes)
 
     @keys.add("c-x", "c-e")
@@ -36,12 +41,14 @@ def prompt_keys(pastes: Pastes, print_reasoning: Callable[[], None] | None) -> K
     return keys
 
 
-def _add_newlines(keys: KeyBindings) -> None:
+def _add_newlines(keys: KeyBindings, multiline: Callable[[], bool]) -> None:
     @keys.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         at_end = buffer.document.is_cursor_at_the_end
-        if at_end and wants_more(buffer.text):
+        if multiline() and not buffer.text.startswith("/"):
+            buffer.insert_text("\n")
+        elif at_end and wants_more(buffer.text):
             if buffer.text.endswith("\\"):
                 buffer.delete_before_cursor()
             buffer.insert_text("\n")
@@ -49,6 +56,12 @@ def _add_newlines(keys: KeyBindings) -> None:
             buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        if multiline():
+            event.current_buffer.validate_and_handle()
+        else:
+            event.current_buffer.insert_text("\n")
+
     @keys.add("c-j")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")

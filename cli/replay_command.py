@@ -25,10 +25,12 @@ _REQUESTS, _RUN = "Requests", "Run"
 
 
 def replay(
-    transcript: Annotated[str, typer.Argument(metavar="TRANSCRIPT", help="A transcript, or a folder of them.")],
+    transcripts: Annotated[
+        list[str], typer.Argument(metavar="TRANSCRIPT...", help="Transcripts, or folders of such as belong together.")
+    ],
     model: Annotated[
-        str, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
-    ] = "smollm2",
+        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
+    ] = None,
     template: Template = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Render prompts for reasoning, or not.", panel=MODEL)
@@ -61,6 +63,12 @@ def replay(
         Literal["prefill", "decode"],
         option("--feed", help="How recorded answers go in: in large calls, or token by token.", panel=_RUN),
     ] = "prefill",
+    parallel: Annotated[
+        int, option("--parallel", help="Conversations side by side.", panel=_RUN, metavar="N", min=1, max=64)
+    ] = 1,
+    real_time: Annotated[
+        bool, option("--real-time", help="Wait after each request for as long as its tools took.", panel=_RUN)
+    ] = False,
     generate: Annotated[
         int | None, option("--generate", help="Sample N tokens instead.", panel=_RUN, metavar="N", min=1)
     ] = None,
@@ -102,8 +110,9 @@ def replay(
     json: Json = False,
     jsonl: Annotated[bool, option("--jsonl", help="Print a JSON object per request.", panel=OUTPUT)] = False,
     color: Annotated[
-        Literal["auto", "always", "never"], option("--color", help="Colour: auto, always or never.", panel=OUTPUT)
-    ] = "auto",
+        Literal["auto", "always", "never"] | None,
+        option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT),
+    ] = None,
     quiet: Quiet = False,
     verbose: Annotated[
         int,

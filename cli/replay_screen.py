@@ -44,7 +44,11 @@ class ReplayScreen(ReplayOutput):
         """The heading, the column titles, the bar."""
         self._planned = opening.planned
         self._table = Table(
-            self._width, compared=opening.compared > 0, recorded=opening.recorded, planned=opening.planned
+            self._width,
+            compared=opening.compared > 0,
+            recorded=opening.recorded,
+            planned=opening.planned,
+            side_by_side=opening.conversations if opening.parallel > 1 else (),
         )
         self._print(heading(opening.subject, opening.share, opening.coming, self._width))
         self._print([self._table.head()])

@@ -74,6 +74,11 @@ class Streams:
             with self.aside(), self._side():
                 self.stderr.write(f"{sanitize(line)}\n")
 
+    def ask(self, text: str) -> None:
+        """Part of a question to the person at the terminal, on stderr, also when quiet: it has to be answered."""
+        with self._side():
+            self.stderr.write(sanitize(text))
+
     def dim(self, text: str) -> None:
         """Side text on stderr, dim where the terminal can, without a newline of its own, unless quiet."""
         self.spans([(text, "dim")])
@@ -114,6 +119,12 @@ class Streams:
         if self.live:
             with self._side():
                 self.stderr.write(f"\r\x1b[K{text}")
+
+    def control(self, sequence: str) -> None:
+        """A sequence of the program's own for the terminal, which shows nothing of it."""
+        if self.live:
+            with self._side():
+                self.stderr.write(sequence)
 
     @contextmanager
     def _side(self) -> Iterator[None]:

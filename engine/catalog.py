@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from ..errors import MlxchatError
 from . import backend, guard, models
 from .aliases import EMBEDDED
 from .kv_shape import cache_shape, context_limit, text_config
+from .memory_fit import largest_context, usable_memory
 from .models import ModelFolder
+from .reuse_support import can_rewind
+from .user_aliases import user_aliases
 from .vision_loader import loads_vision
 from .weights import WeightFile, read_header
 
 FIT_TOKENS = 8192
-_METAL_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class ModelInfo:
     vision        whether it takes pictures, and so is run by mlx-vlm
     runs_on       the library that runs it: "mlx-lm" or "mlx-vlm"
     fits          whether that fits into this machine's memory now
+    fitting_context  the most positions whose KV fits beside the weights now; 0 where those alone don't fit
+    reuse         whether mlxchat knows how to rewind its cache, as far as can be told without loading it
+    aliases       what the user calls it
     """
 
     name: str
@@ -47,6 +51,9 @@ class ModelInfo:
     memory_bytes: int
     kv_bytes_per_token: int | None
     fits: bool
+    fitting_context: int
+    reuse: bool
+    aliases: list[str]
     problem: str
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +87,8 @@ def describe(folder: ModelFolder) -> ModelInfo:
     shape = cache_shape(config, float_bytes or 2)
     limit = context_limit(config)
     sees = loads_vision(config, files)
-    memory = sum(f.memory_bytes(float_bytes) for f in files) + shape.total_bytes(min(FIT_TOKENS, limit))
+    weights = sum(f.memory_bytes(float_bytes) for f in files)
+    memory, usable = weights + shape.total_bytes(min(FIT_TOKENS, limit)), usable_memory()
     template = _template(folder.path)
     return ModelInfo(
         name=folder.name,
@@ -97,18 +105,12 @@ def describe(folder: ModelFolder) -> ModelInfo:
         reasoning="<think>" in template or "enable_thinking" in template or "reasoning" in template,
         memory_bytes=memory,
         kv_bytes_per_token=shape.bytes_per_token,
-        fits=memory <= _memory(),
+        fits=memory <= usable,
+        fitting_context=largest_context(shape, weights, limit, usable),
+        reuse=can_rewind(config, "mlx_vlm" if sees else "mlx_lm"),
+        aliases=[alias for alias, name in user_aliases().items() if name == folder.name],
         problem=problem,
     )
-
-
-def _memory() -> int:
-    """About what a model may use. On macOS a share of the memory, so that listing doesn't start Metal."""
-    if sys.platform == "darwin":
-        import psutil
-
-        return int(psutil.virtual_memory().total * _METAL_SHARE)
-    return guard.memory_limit()[0]
 
 
 def _weights(config: dict[str, Any], files: list[WeightFile]) -> str:

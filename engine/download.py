@@ -23,6 +23,8 @@ from . import fetch, hub, models
 from .aliases import EMBEDDED, EmbeddedModel, Wheel, size_text
 from .folders import models_dir
 from .models import Confirm, Progress
+from .removal import note_pulled
+from .user_aliases import meaning
 
 
 def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None, offline: bool = False) -> Path:
@@ -33,6 +35,7 @@ def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None
     Raises DownloadError (declined, refused, failed, wrong checksum) or ModelNotFound (no such model).
     """
     progress = progress or _untold
+    name = meaning(name)
     if name in EMBEDDED:
         return _pull_embedded(EMBEDDED[name], confirm, progress, offline)
     if not models.is_repository(name):
@@ -40,7 +43,11 @@ def pull(name: str, *, confirm: Confirm | None, progress: Progress | None = None
     _allow(name, confirm, offline)
     size = hub.size_of(name)
     _ask(f"Download {name} ({size_text(size)}) from the Hugging Face hub?", name, confirm)
-    return hub.snapshot(name, size, progress)
+    here = any(folder.name == name for folder in models.on_disk())
+    snapshot = hub.snapshot(name, size, progress)
+    if not here:
+        note_pulled(name, snapshot)
+    return snapshot
 
 
 def _untold(what: str, done: int, total: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import MlxchatError
 from .messages import Message, ToolCall
 from .stats import FinishReason, RequestStats
+from .tools.tool import ToolResult
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,29 @@ class ToolCallDone:
 
 
 @dataclass(frozen=True)
+class ToolStarted:
+    """A call was allowed, and runs now."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class ToolResultDone:
+    """What came of a call is in the conversation."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """A request ended with calls, they were answered, and the turn goes on with the next request."""
+
+    message: Message
+    stats: RequestStats
+
+
+@dataclass(frozen=True)
 class Notice:
     """One line for the user that is no part of the answer (reuse off, cache trouble)."""
 
@@ -64,4 +88,15 @@ class TurnFailed:
     partial: str
 
 
-Event = PrefillProgress | ReasoningDelta | TextDelta | ToolCallDone | Notice | TurnDone | TurnFailed
+Event = (
+    PrefillProgress
+    | ReasoningDelta
+    | TextDelta
+    | ToolCallDone
+    | ToolStarted
+    | ToolResultDone
+    | StepDone
+    | Notice
+    | TurnDone
+    | TurnFailed
+)

@@ -86,5 +86,10 @@ def huggingface_dir() -> Path:
 
 def lmstudio_dirs() -> list[Path]:
     """The folders LM Studio keeps publisher/model folders in, newest layout first; those that exist."""
-    places = (Path("~/.lmstudio/models"), Path("~/.cache/lm-studio/models"))
-    return [place for place in (p.expanduser() for p in places) if place.is_dir()]
+    places = [Path("~/.lmstudio/models"), Path("~/.cache/lm-studio/models")]
+    try:  # a home that was moved is named here
+        moved = Path("~/.lmstudio-home-pointer").expanduser().read_text(encoding="utf-8").strip()
+        places.insert(0, Path(moved) / "models")
+    except (OSError, ValueError, RuntimeError):
+        pass
+    return [place for place in dict.fromkeys(p.expanduser() for p in places) if place.is_dir()]

@@ -22,7 +22,7 @@ from .models import ModelFolder, read_config
 from .vision_kind import has_vision
 
 _CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dylib", ".dll")
-_HEADROOM = 0.95
+HEADROOM = 0.95
 # A module of an architecture defines or imports Model; its neighbours (cache, rope, switch layers) do neither.
 _MODEL_CLASS = re.compile(r"^(?:class Model\b|from \S+ import .*\bModel\b)", re.M)
 
@@ -62,27 +62,29 @@ def check_code(folder: ModelFolder) -> dict[str, Any]:
 
 def is_supported(model_type: str) -> bool:
     """Whether mlx-lm has the architecture. Looks at its files without importing it."""
-    return _module_exists("mlx_lm", _remapped("mlx_lm", model_type))
+    return module_path("mlx_lm", model_type) is not None
 
 
 def is_vision_architecture(config: dict[str, Any]) -> bool:
     """Whether mlx-vlm has the config's architecture. Looks at its files without importing it."""
     model_type = str(config.get("model_type", "")).lower()
-    return _module_exists("mlx_vlm", _remapped("mlx_vlm", model_type))
+    return module_path("mlx_vlm", model_type) is not None
 
 
-def _module_exists(package: str, model_type: str) -> bool:
+def module_path(package: str, model_type: str) -> Path | None:
+    """The source of an architecture's module: a file, or the folder of a package. None if the library has none."""
+    model_type = _remapped(package, model_type)
     if not re.fullmatch(r"[A-Za-z0-9_\-]+", model_type):
-        return False
+        return None
     spec = importlib.util.find_spec(package)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         base = Path(location) / "models" / model_type
         file = base.with_name(base.name + ".py")
         if (base / "__init__.py").is_file():
-            return True
+            return base
         if file.is_file() and _MODEL_CLASS.search(file.read_text(encoding="utf-8")):
-            return True
-    return False
+            return file
+    return None
 
 
 def _remapped(package: str, model_type: str) -> str:
@@ -135,7 +137,7 @@ def check_memory(name: str, weight_bytes: int, kv_bytes: int) -> None:
     """ModelTooLarge unless weights and KV cache together fit into what the machine has for them."""
     limit, what = memory_limit()
     needed = weight_bytes + kv_bytes
-    if needed > limit * _HEADROOM:
+    if needed > limit * HEADROOM:
         raise ModelTooLarge(
             f"{name} needs {size_text(needed)} (weights {size_text(weight_bytes)}, KV cache {size_text(kv_bytes)}), "
             f"{what} {size_text(limit)}",

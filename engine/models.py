@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ..errors import ModelIncomplete, ModelNotFound
 from .aliases import EMBEDDED, size_text
 from .folders import huggingface_dir, lmstudio_dirs, models_dir
+from .user_aliases import meaning as meaning
 
 Confirm = Callable[[str], bool]
 Progress = Callable[[str, int, int], None]
@@ -37,9 +38,10 @@ class ModelFolder:
 def resolve(name: str, offline: bool = False) -> ModelFolder:
     """The folder that `name` means. Looks only at this machine's disk.
 
-    An alias comes first, then a path, a repository, a unique part of a name. Raises ModelNotFound (its hint says how to
-    fetch it, or, with `offline`, that fetching is switched off) or ModelIncomplete.
+    An alias comes first, the user's own before ours, then a path, a repository, a unique part of a name. Raises
+    ModelNotFound (its hint says how to fetch it, or, with `offline`, that fetching is switched off) or ModelIncomplete.
     """
+    name = meaning(name)
     if name in EMBEDDED:
         folder = embedded_folder(name)
         if folder is None:
@@ -72,6 +74,7 @@ def ensure(
     progress  gets (what is being done, bytes done, bytes in all or 0)
     Raises what `resolve` does, and DownloadError.
     """
+    name = meaning(name)
     try:
         return resolve(name, offline)
     except (ModelNotFound, ModelIncomplete):

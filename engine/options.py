@@ -35,12 +35,16 @@ class ThinkingOptions:
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """All that may differ from one request to the next. `max_context` None: what the model was made for."""
+    """All that may differ from one request to the next. `max_context` None: what the model was made for.
+
+    whole_reply   refuse a prompt behind which `max_tokens` don't fit, rather than make the reply shorter
+    """
 
     sampling: SamplingOptions = SamplingOptions()
     thinking: ThinkingOptions = ThinkingOptions()
     tools: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
+    whole_reply: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class KVQuantization:
 class EngineOptions:
     """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
 
-    `kv_quantization` None: keys and values are kept as the model computes them.
+    `kv_quantization` None: keys and values are kept as the model computes them. `parallel` is the most sequences that
+    are active at once.
     """
 
     model: str = "smollm2"
@@ -84,3 +89,4 @@ class EngineOptions:
     cache: CacheOptions = CacheOptions()
     prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
+    parallel: int = 1

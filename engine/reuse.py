@@ -137,6 +137,12 @@ class Reuse:
             return 0
         return len(ids) - (common_prefix(ids, sequence.live.ids) if sequence.live is not None else 0)
 
+    def reach(self, ids: Ids, live: LiveCache | None, pictures: Sequence[ImageSpan] = ()) -> int:
+        """How many of `ids` (elements) a request would reuse now, at most all but the last. Nothing is touched."""
+        if self._restorer is None or not len(ids):
+            return 0
+        return self._restorer.reach(ids, live, len(ids) - 1, pictures)
+
     def begin_ahead(self, sequence: Conversation, ids: Ids, open_at: int, pictures: Sequence[ImageSpan] = ()) -> int:
         """Put the sequence as far along `ids` (elements), which a coming prompt will begin with, as it can be restored.
 

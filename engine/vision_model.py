@@ -63,6 +63,20 @@ class VisionModel:
             logits: mx.array = self._model.language_model(ids[None], cache=caches, **inputs).logits
         return logits
 
+    def together(self, ids: mx.array, caches: list[Any], places: Sequence[tuple[Sequence[ImageSpan], int]]) -> mx.array:
+        """Feed one id of text to each of several sequences; lazy logits [sequences, 1, vocabulary].
+
+        ids      uint32 [sequences, 1]
+        places   of each sequence its pictures, all before its end, and where it ends
+        """
+        inputs: dict[str, Any] = {}
+        if self._several_dimensions:
+            rows = [rope_positions(spans, start, start + 1) for spans, start in places]
+            inputs["position_ids"] = mx.array(np.stack(rows, axis=1))
+            self._forget_positions()
+        logits: mx.array = self._model.language_model(ids, cache=caches, **inputs).logits
+        return logits
+
     def _forget_positions(self) -> None:
         """What the library keeps of the last conversation on the module; all it needs is given with each call."""
         language = self._model.language_model

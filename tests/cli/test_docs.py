@@ -12,6 +12,7 @@ from mlxchat.cli.failures import UnexpectedError
 from mlxchat.cli.stats_line import REASONS
 from mlxchat.engine.stats import RequestStats
 from mlxchat.errors import CacheTrouble, MlxchatError
+from support.config_page import table
 
 pytestmark = pytest.mark.plain
 
@@ -38,6 +39,10 @@ def test_every_exit_code_is_listed_with_its_names(error: type[MlxchatError]) -> 
 def test_every_reason_is_explained() -> None:
     text = text_of("troubleshooting.md")
     assert all(f"`{words}`" in text for words in REASONS.values() if words)
+
+
+def test_every_setting_is_explained() -> None:
+    assert table() in text_of("config.md"), "run: python tests/support/config_page.py, and put it into docs/config.md"
 
 
 def test_every_number_is_explained() -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.plain
         ("  hello  ", Typed(text="hello")),
         ("/help", Typed("/help")),
         (" /exit ", Typed("/exit")),
-        ("/new", Typed("/clear")),
+        ("/clear", Typed("/new")),
         ("/quit", Typed("/exit")),
         ("//help", Typed(text="/help")),
         ("//", Typed(text="/")),

@@ -22,9 +22,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
+from mlxchat.engine.conversation import Conversation
+from mlxchat.engine.conversation_tree import ConversationTree
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -37,7 +40,6 @@ from mlxchat.engine.events import (
 )
 from mlxchat.engine.hit_rate import HitRate, TurnReuse
 from mlxchat.engine.messages import Message, ToolCall, assistant
-from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
 from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
@@ -51,12 +53,14 @@ SLOW_S = 3.0  # long enough to type a message meanwhile
 class FakeInfo:
     model: str = "fake"
     context_limit: int = 2048
+    fitting_context: int = 2048
     template: str = "fake"
     reasoning: bool = True
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
     name: str = "fake"
+    context_words: str = "context 2,048 tokens"
 
     @classmethod
     def of(cls, name: str) -> FakeInfo:
@@ -95,7 +99,31 @@ def fake_report() -> CacheReport:
     return CacheReport(rate, None, None, False, 1_000_000, 1)
 
 
-class FakeChat:
+@dataclass(frozen=True)
+class FakeOutlook:
+    """What engine.outlook.Outlook says, without arrays."""
+
+    text: str
+    limit: int = 2048
+
+    @property
+    def ids(self) -> list[int]:
+        return list(range(len(self.text.split())))
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    @property
+    def cached(self) -> int:
+        return self.tokens // 2
+
+    @property
+    def new(self) -> int:
+        return self.tokens - self.cached
+
+
+class FakeChat(Conversation):
     """A conversation with the semantics of the real one: what isn't answered is taken back."""
 
     def __init__(
@@ -105,12 +133,13 @@ class FakeChat:
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
+        *,
+        tree: ConversationTree | None = None,
     ) -> None:
+        super().__init__(system, history, recorder or Unrecorded(), tree)
         self.engine = engine
         self.day = day
-        self.system = system
-        self.recorder: Recorder = Unrecorded()
-        self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
         self.prepared: list[tuple[str | None, int]] = []
@@ -118,12 +147,9 @@ class FakeChat:
         self.hanging = threading.Event()
         self._stopped = threading.Event()
         self._context_tokens = 246
-        self.clear()
-        self.messages += history
-        self.recorder = recorder or Unrecorded()
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
-        self.recorder.asked(len(self.messages), message)
+        self._recorder.asked(len(self.messages), message)
         self.messages.append(message)
         self.options.append(options)
         self._stopped.clear()
@@ -132,10 +158,11 @@ class FakeChat:
     def _recorded(self, prompt: str) -> Iterator[Event]:
         for event in self._answer(prompt):
             if isinstance(event, ReasoningDelta | TextDelta):
-                self.recorder.heard(len(self.messages), event)
+                self._recorder.heard(len(self.messages), event)
             yield event
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
+        self.tree.grow(self.messages)
         while self.messages[-1].role != "user":
             self.messages.pop()
         self.retries += 1
@@ -148,13 +175,6 @@ class FakeChat:
         self.prepared.append((draft.text if draft is not None else None, least))
         return AheadRequest(0, "", (), options, draft, least)
 
-    def undo(self) -> Message | None:
-        while self.messages and self.messages[-1].role == "assistant":
-            self.messages.pop()
-        message = self.messages.pop() if self.messages and self.messages[-1].role == "user" else None
-        self.recorder.stands(len(self.messages))
-        return message
-
     def stop(self) -> None:
         self.stops += 1
         self._stopped.set()
@@ -162,9 +182,17 @@ class FakeChat:
     def cache_report(self) -> CacheReport:
         return self.engine.cache_report()
 
+    def outlook(self, options: RequestOptions, messages: Sequence[Message] | None = None) -> FakeOutlook:
+        """A prompt of one token per word, of which half is there already."""
+        wanted = self.messages if messages is None else messages
+        return FakeOutlook("\n".join(f"<{one.role}> {one.text}" for one in wanted))
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
     def clear(self) -> None:
-        self.messages = [] if self.system is None else [system_message(self.system)]
-        self.recorder.cleared()
+        self._recorder.cleared()
+        self._start_over(ConversationTree(self.tree.model))
 
     def _answer(self, prompt: str) -> Iterator[Event]:
         rule, _, rest = prompt.partition(" ")
@@ -237,7 +265,7 @@ class FakeChat:
     def _done(self, message: Message, reason: FinishReason) -> TurnDone:
         kept = bool(message.text or message.reasoning or message.tool_calls)
         if kept:
-            self.messages.append(message)
+            self._answered(message)
         else:
             self._take_back()
         stats = RequestStats(
@@ -258,7 +286,7 @@ class FakeChat:
         )
         self.requests.append(stats)
         if kept:
-            self.recorder.answered(len(self.messages) - 1, message, stats)
+            self._recorder.answered(len(self.messages) - 1, message, stats)
         return TurnDone(message, reason, stats)
 
     def _failed(self, error: MlxchatError, partial: str) -> TurnFailed:
@@ -267,4 +295,4 @@ class FakeChat:
 
     def _take_back(self) -> None:
         self.messages.pop()
-        self.recorder.stands(len(self.messages))
+        self._recorder.stands(len(self.messages))

@@ -21,6 +21,7 @@ def install(target: Any = chat_run) -> None:
     target.start_engine = FakeEngine.start
     target.new_chat = FakeChat
     target.ensure_model = no_download
+    target.choose_first_model = lambda flags, stdin, streams: flags
     if target is chat_run:
         chat_run.sees_pictures = lambda model, offline: model == "seeing"
         repl_run.start_engine = FakeEngine.start  # type: ignore[assignment]

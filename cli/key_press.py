@@ -1,0 +1,80 @@
+"""One key from the terminal, as it is pressed."""
+
+from __future__ import annotations
+
+import os
+import select
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+POLL_S = 0.1
+_INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
+
+
+def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
+    """The next key pressed from now on; "" if `stopped` says so first, or the terminal is gone.
+
+    What was typed before goes back to the next prompt. Ctrl-C is a key here, and so is Escape; a longer sequence, as
+    an arrow key sends, is dropped and counts as no key ("\\0").
+    """
+    try:
+        with _key_by_key(descriptor):
+            keep_for_the_prompt(_waiting(descriptor))
+            while not stopped():
+                if select.select([descriptor], [], [], POLL_S)[0]:
+                    return _first_key(os.read(descriptor, 1024))
+    except OSError:
+        pass
+    return ""
+
+
+def _first_key(pressed: bytes) -> str:
+    if len(pressed) > 1 and pressed.startswith(b"\x1b"):
+        return "\0"
+    return pressed[:1].decode("ascii", "replace")
+
+
+def keep_for_the_prompt(typed: bytes) -> None:
+    """Have the next prompt begin with what was typed, as it does with all that is typed while the model works."""
+    if not typed:
+        return
+    from prompt_toolkit.application import get_app_session
+    from prompt_toolkit.input.typeahead import store_typeahead
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
+    from prompt_toolkit.key_binding import KeyPress
+
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed(typed.decode("utf-8", "replace"))
+    parser.flush()
+    store_typeahead(get_app_session().input, keys)
+
+
+def _waiting(descriptor: int) -> bytes:
+    """Everything that has been typed and not been read."""
+    found = b""
+    while select.select([descriptor], [], [], 0)[0]:
+        chunk = os.read(descriptor, 1024)
+        if not chunk:
+            break
+        found += chunk
+    return found
+
+
+@contextmanager
+def _key_by_key(descriptor: int) -> Iterator[None]:
+    """Within it keys come at once, unechoed, Ctrl-C among them."""
+    try:
+        before = termios.tcgetattr(descriptor)
+    except termios.error:
+        yield
+        return
+    keys = [*before]
+    keys[_LOCAL_FLAGS] = keys[_LOCAL_FLAGS] & ~(termios.ECHO | termios.ICANON | termios.ISIG)
+    keys[_INPUT_FLAGS] &= ~termios.ICRNL
+    termios.tcsetattr(descriptor, termios.TCSANOW, keys)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
