@@ -162,6 +162,9 @@ def chat(
         bool, option("--jsonl", help="Print a JSON object per event, as it happens.", panel=OUTPUT)
     ] = False,
     no_stream: Annotated[bool, option("--no-stream", help="Print the answer when it is whole.", panel=OUTPUT)] = False,
+    no_markdown: Annotated[
+        bool, option("--no-markdown", help="Show answers as they are written, not rendered.", panel=OUTPUT)
+    ] = False,
     color: Annotated[
         Literal["auto", "always", "never"] | None,
         option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),

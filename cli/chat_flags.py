@@ -55,6 +55,7 @@ class ChatFlags:
     json: bool = False
     jsonl: bool = False
     no_stream: bool = False
+    no_markdown: bool = False
     color: ColorChoice | None = None
     quiet: bool = False
     verbose: int = 0

@@ -34,6 +34,10 @@ class TerminalConsent:
 
     def __call__(self, question: Question) -> Answer:
         """Ask until there is an answer. Enter is none: it may have been meant for something else."""
+        with self._streams.question():
+            return self._ask(question)
+
+    def _ask(self, question: Question) -> Answer:
         tool, call = question.tool, question.call
         self._streams.transient("")
         self._streams.ask(f"{tool.name}, from {tool.origin}, wants to run:\n")

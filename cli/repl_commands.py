@@ -34,6 +34,7 @@ COMMANDS = {
     "/system": "the system prompt; with TEXT or @FILE: another one, none: no more",
     "/set": "the settings; with a name and a value: change one (temp 0.7, seed default)",
     "/think": "whether the model reasons first, for how many tokens, and whether you see it",
+    "/markdown": "whether answers are rendered: on or off",
     "/model": "the model; with a name: another one goes on with this chat",
     "/models": "the models on this machine",
     "/tools": "the tools the model may call; enable NAME, disable NAME",
@@ -64,6 +65,7 @@ ARGUMENTS = {
     "/prompt": "[--ids] [TEXT]",
     "/tools": "VERB NAME",
     "/mcp": "VERB NAME",
+    "/markdown": "on|off",
 }
 """What may stand after a command; the others take nothing."""
 
@@ -137,6 +139,7 @@ def help_lines() -> list[str]:
         (_BLOCK, "begins and ends a block of several lines"),
         ("//text", "sends text that begins with a slash"),
         ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
+        ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
         ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
     )
     return [f"{name:<{width}}{words}" for name, words in (*commands, *keys)]
