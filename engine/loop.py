@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from ..cache.live import HeldState, LiveCache
 from ..errors import EngineFailed, MlxchatError
-from .admission import Admission, first_free
+from .admission import Admission, first_free, restore
 from .ahead import AheadRequest
 from .conversations import Conversations
 from .cuts import calls, cuts
@@ -226,22 +226,15 @@ class EngineLoop:
         request, sequence = run.request, run.sequence
         if not request.uncached:
             self.conversations.leave_all_but(sequence, *(other.sequence for other in self.active))
-        ids, pictures = run.prompt.ids, run.prompt.pictures
-        run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
-        run.stats.image_tokens = sum(span.image.tokens for span in pictures)
-        run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
-        live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
-        if live.length and sequence.number:
-            restored = ids[: live.length].tolist()
-            kind = run.stats.restore_kind
-            self._runner.log.add(request.number, sequence.number, 0, restored, pictures, restored=kind)
+        position = restore(run, self._runner.log)
         self._turns.note_prompt(run)
         self._turns.close_at_budget(run)
-        whole = pictures if self._turns.whole_pictures else ()
-        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks), whole=whole)
-        run.calls.extend(calls(live.length, ends))
+        length = len(run.prompt.ids)
+        whole = run.prompt.pictures if self._turns.whole_pictures else ()
+        ends = cuts(length, (mark.position for mark in run.prompt.marks), whole=whole)
+        run.calls.extend(calls(position, ends))
         run.prefill_started = time.perf_counter()
-        request.events.put(PrefillProgress(live.length, len(ids), live.length))
+        request.events.put(PrefillProgress(position, length, position))
 
     # -- the end of a run --------------------------------------------------------------------------------------
 
