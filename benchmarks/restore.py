@@ -2,7 +2,9 @@
 
     python benchmarks/restore.py [--layouts gemma4-e2b,qwen3.5-9b,…] [--tokens 1024,8192,32768] [--runs 5] [--json FILE]
 
-restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32
+restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32 in
+               as many threads, each into one small buffer
+restore fresh  the same restore ÷ the same reading into memory that is fresh from the system, and kept
 restore cold   the same after the file's pages were dropped ÷ a plain sequential read, also after a drop
 write          checkpointing the whole sequence until the disk has it ÷ a plain sequential write of the same bytes
 peak           memory at most during the restore, over what it began with, less the allocated cache buffers
@@ -18,6 +20,7 @@ import json
 import os
 import statistics
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -37,12 +40,14 @@ from mlxchat.cache.checkpoint import Checkpointer  # noqa: E402
 from mlxchat.cache.layers import Layout  # noqa: E402
 from mlxchat.cache.live import LiveCache  # noqa: E402
 from mlxchat.cache.planner import Planner  # noqa: E402
+from mlxchat.cache.reader import ALONE_BYTES, MOST_THREADS  # noqa: E402
 from mlxchat.cache.restore import restore  # noqa: E402
 from mlxchat.cache.store import Store  # noqa: E402
 from mlxchat.cache.window import use_window_caches  # noqa: E402
 
 CHUNK = 8 * 2**20
 NAMESPACE = bytes(32)
+KINDS = ("warm", "fresh", "cold", "write")
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,12 @@ def rows(heads: int, count: int, width: int, seed: int) -> mx.array:
     return mx.random.randint(0, 2**16, (1, heads, count, width), mx.uint16, key=mx.random.key(seed)).view(mx.bfloat16)
 
 
-def fed(shape: Shape, tokens: int, store: Store) -> tuple[LiveCache, int]:
-    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written."""
+def fed(shape: Shape, tokens: int, store: Store, ids: Any = None) -> tuple[LiveCache, int]:
+    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written.
+
+    ids     int32 [tokens]; None: counting up
+    """
+    ids = np.arange(tokens) % 50_000 if ids is None else ids
     live = LiveCache(shape.caches(), Layout.of(shape.caches()), NAMESPACE)
     checkpointer = Checkpointer(store, live)
     for start in range(0, tokens, 2048):
@@ -90,7 +99,7 @@ def fed(shape: Shape, tokens: int, store: Store) -> tuple[LiveCache, int]:
                 leaf.update_and_fetch(key, value)
         live.drop_views()
         mx.eval([leaf.cache if isinstance(leaf, ArraysCache) else [leaf.keys, leaf.values] for leaf in live.leaves])
-        live.append(np.arange(start, end) % 50_000)
+        live.append(ids[start:end])
         checkpointer.blocks(start, end, wait=True)
         live.compact()
     if live.layout.states is not None:
@@ -108,14 +117,42 @@ def restored(planner: Planner, store: Store, layout: Layout, shape: Shape, ids: 
     return nbytes
 
 
-def read_plainly(descriptor: int, nbytes: int, *, checked: bool) -> None:
-    """Read `nbytes` from the file's start into one buffer, chunk by chunk."""
-    buffer, crc = memoryview(bytearray(CHUNK)), 0
-    for at in range(0, nbytes, CHUNK):
-        part = buffer[: min(CHUNK, nbytes - at)]
-        os.preadv(descriptor, [part], at)
-        if checked:
+def read_plainly(descriptor: int, nbytes: int, buffers: list[memoryview], *, checked: bool) -> None:
+    """Read `nbytes` from the file's start chunk by chunk, a thread for each buffer."""
+
+    def work(number: int) -> None:
+        crc = 0
+        for at in range(number * CHUNK, nbytes, CHUNK * len(buffers)):
+            part = buffers[number][: min(CHUNK, nbytes - at)]
+            os.preadv(descriptor, [part], at)
+            if checked:
+                crc = zlib.crc32(part, crc)
+
+    in_threads(work, len(buffers))
+
+
+def in_threads(work: Callable[[int], None], count: int) -> None:
+    """Run `work` once for each number under `count`, at the same time."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, count)]
+    for thread in threads:
+        thread.start()
+    work(0)
+    for thread in threads:
+        thread.join()
+
+
+def read_into_fresh(descriptor: int, nbytes: int) -> None:
+    """The same with the bytes kept, as a restore has to."""
+    buffer = memoryview(bytearray(nbytes))
+
+    def work(number: int) -> None:
+        crc = 0
+        for at in range(number * CHUNK, nbytes, CHUNK * MOST_THREADS):
+            part = buffer[at : min(at + CHUNK, nbytes)]
+            os.preadv(descriptor, [part], at)
             crc = zlib.crc32(part, crc)
+
+    in_threads(work, MOST_THREADS)
 
 
 def write_plainly(folder: Path, nbytes: int) -> float:
@@ -158,8 +195,8 @@ def geometric(ratios: list[float]) -> float:
 def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
     """One layout at one length."""
     shape, open_store = SHAPES[name], lambda: Store(folder, NAMESPACE, 16 * 2**30, 2**30, print)
-    ratios: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
-    speeds: dict[str, list[float]] = {"warm": [], "cold": [], "write": []}
+    ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
 
     def note(kind: str, nbytes: int, plain: float, ours: float) -> None:
         ratios[kind].append(plain / ours)
@@ -174,13 +211,15 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
         return restored(planner, store, live.layout, shape, ids, keys)
 
     descriptor = store._scratch._handle()
+    buffers = [memoryview(bytearray(CHUNK)) for _ in range(MOST_THREADS if written > ALONE_BYTES else 1)]
     nbytes = restoring()
     peak = peak_over(restoring)
     for _ in range(runs):
-        note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, checked=True)), timed(restoring))
+        note("warm", nbytes, timed(lambda: read_plainly(descriptor, nbytes, buffers, checked=True)), timed(restoring))
+        note("fresh", nbytes, timed(lambda: read_into_fresh(descriptor, nbytes)), timed(restoring))
     for _ in range(runs):
         drop_pages(descriptor)
-        plain = timed(lambda: read_plainly(descriptor, nbytes, checked=False))
+        plain = timed(lambda: read_plainly(descriptor, nbytes, buffers[:1], checked=False))
         drop_pages(descriptor)
         note("cold", nbytes, plain, timed(restoring))
     store.close()
@@ -221,7 +260,20 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    columns = ["layout", "tokens", "read MiB", "warm", "GB/s", "cold", "GB/s", "write", "GB/s", "peak/buffers"]
+    columns = [
+        "layout",
+        "tokens",
+        "read MiB",
+        "warm",
+        "GB/s",
+        "fresh",
+        "GB/s",
+        "cold",
+        "GB/s",
+        "write",
+        "GB/s",
+        "peak/buffers",
+    ]
     print(" ".join(f"{name:>12}" for name in columns))
     found = []
     for name in args.layouts.split(","):
@@ -229,7 +281,7 @@ def main() -> None:
             row = measure(name, tokens, args.runs, args.folder)
             found.append(row)
             cells = [name, tokens, row["bytes_read"] >> 20]
-            for kind in ("warm", "cold", "write"):
+            for kind in KINDS:
                 cells += [row[f"{kind}_ratio"], row[f"{kind}_gb_s"]]
             cells.append(round(row["peak_bytes"] / row["buffer_bytes"], 2))
             print(" ".join(f"{cell:>12}" for cell in cells), flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mlx.core as mx
-import numpy as np
 
 from .keys import BLOCK, Place
 from .layers import DTYPE_NAMES, RowGroup, host_view, row_bytes
@@ -81,7 +80,7 @@ class Checkpointer:
                 _, heads, _, width = tensor.shape
                 specs.append(TensorSpec(f"{index}.{number}", DTYPE_NAMES[tensor.dtype], (heads, end - start, width)))
                 views.append(row_bytes(tensor)[:, start - first : end - first])
-        buffer = np.empty(sum(view.size for view in views), np.uint8)
+        buffer = self._store.buffers.take(sum(view.size for view in views))
         payload, filled = [], 0
         for view in views:
             part = buffer[filled : filled + view.size]

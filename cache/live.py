@@ -134,6 +134,12 @@ class LiveCache:
         self.set_states(position)
         self.truncate(position)
 
+    def unfeed(self) -> None:
+        """After a call that failed half way through the layers: rows that some of them have taken are dropped."""
+        for group in self.layout.rows:
+            for index, reader in group.leaves:
+                reader.trim(self.leaves[index], int(self.leaves[index].offset) - self._length)
+
     def truncate(self, position: int) -> None:
         """Forget the ids and held states past `position`; the layers have been set already."""
         edge = position // BLOCK * BLOCK

@@ -1,10 +1,12 @@
 """The reader thread: brings records back, verified, and hands each to its sink.
 
-Host bytes only: nothing here knows MLX. Neighbouring extents come in one read, into a buffer that is used again.
+Host bytes only: nothing here knows MLX. Neighbouring extents come in one read, into a buffer that is used again; what
+goes straight to its place is read by several threads where there is much of it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -21,6 +23,10 @@ RUN_BYTES: Final = 16 * 1024 * 1024
 """Neighbours are read together up to this many bytes; a larger record is read alone, tensor by tensor."""
 AHEAD_BYTES: Final = 64 * 1024 * 1024
 """How far ahead of a record that is read in place the disk is told what comes."""
+
+ALONE_BYTES: Final = 8 * 1024 * 1024
+"""Up to this many bytes in place are read by the reader alone."""
+MOST_THREADS: Final = min(4, os.cpu_count() or 1)
 
 Sink = Callable[[dict[str, memoryview]], None]
 """Gets a record's tensors by name, as flat byte views that are valid until it returns. Runs on the reader thread.
@@ -61,7 +67,11 @@ class Batch:
 
 
 class Reader:
-    """One thread. The caller keeps the entries of a batch pinned until it is done."""
+    """One thread. The caller keeps the entries of a batch pinned until it is done.
+
+    meanwhile   is called again and again while a batch is waited for, on the thread that waits; it says whether it had
+                anything to do
+    """
 
     def __init__(self, index: Index, scratch: ScratchFile, counters: Counters) -> None:
         self._index = index
@@ -69,6 +79,7 @@ class Reader:
         self._counters = counters
         self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
         self._buffer = bytearray()
+        self.meanwhile: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name="mlxchat-kv-reader", daemon=True)
 
     def start(self) -> None:
@@ -79,7 +90,9 @@ class Reader:
         """Read all jobs and wait for the last sink to return. With the thread gone, every job fails."""
         batch = Batch(jobs)
         self._waiting.put(batch)
-        while not batch.done.wait(0.5):
+        busy = True
+        while not batch.done.wait(0 if busy else 0.5):
+            busy = self.meanwhile is not None and self.meanwhile()
             if not self._thread.is_alive():
                 return Batch(jobs, [(entry, OSError("the reader has stopped")) for entry, _ in jobs])
         return batch
@@ -126,15 +139,25 @@ class Reader:
                 self._read_run(batch, run)
 
     def _read_whole(self, batch: Batch, whole: Sequence[_Stored]) -> None:
-        """One after another; the disk works at what comes next while this thread checks what came."""
-        told, ahead = 0, 0  # of `whole`, and in bytes past the record in hand
-        for number, (extent, job) in enumerate(whole):
-            told, ahead = max(told, number + 1), max(0, ahead - extent.length)
-            while told < len(whole) and ahead < AHEAD_BYTES:
-                self._scratch.advise(whole[told][0])
-                ahead += whole[told][0].length
-                told += 1
-            self._read_in_place(batch, extent, job)
+        """All in place, by as many threads as the bytes are worth; they are over when this returns."""
+        walk = _Walk(whole, self._scratch)
+        many = min(MOST_THREADS, len(whole)) if sum(extent.length for extent, _ in whole) > ALONE_BYTES else 1
+        others = [
+            threading.Thread(target=self._read_next, args=(batch, walk), name=f"mlxchat-kv-reader-{n}", daemon=True)
+            for n in range(1, many)
+        ]
+        for thread in others:
+            thread.start()
+        self._read_next(batch, walk)
+        for thread in others:
+            thread.join()
+
+    def _read_next(self, batch: Batch, walk: _Walk) -> None:
+        try:
+            while (item := walk.take()) is not None:
+                self._read_in_place(batch, *item)
+        except Exception as error:
+            batch.raised = error
 
     def _read_in_place(self, batch: Batch, extent: Extent, job: Job) -> None:
         """One record straight to where its tensors belong, each checked while it is still in the processor's cache.
@@ -220,6 +243,31 @@ def verified(entry: Entry, record: memoryview) -> dict[str, memoryview]:
     if stored_checksum(record) != entry.checksum:
         raise BadRecord("another version of the record stands in its place")
     return {name: view.toreadonly() for name, view in tensors.items()}
+
+
+class _Walk:
+    """Records in the file's order, each taken once; the disk is told what comes while others are checked."""
+
+    def __init__(self, stored: Sequence[_Stored], scratch: ScratchFile) -> None:
+        self._stored = stored
+        self._scratch = scratch
+        self._lock = threading.Lock()
+        self._taken = self._told = 0
+        self._ahead = 0  # bytes told past the last record taken
+
+    def take(self) -> _Stored | None:
+        """The next, None at the end. Any thread."""
+        with self._lock:
+            if self._taken == len(self._stored):
+                return None
+            item = self._stored[self._taken]
+            self._taken += 1
+            self._told, self._ahead = max(self._told, self._taken), max(0, self._ahead - item[0].length)
+            while self._told < len(self._stored) and self._ahead < AHEAD_BYTES:
+                self._scratch.advise(self._stored[self._told][0])
+                self._ahead += self._stored[self._told][0].length
+                self._told += 1
+            return item
 
 
 def _by_way(stored: Sequence[_Stored]) -> tuple[list[_Stored], list[_Stored]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from . import forks
+from .buffers import BufferPool
 from .counters import Counters, StoreStats
 from .files import FileSystem
 from .index import Entry, Index
@@ -43,6 +44,8 @@ class Store:
     kept      the file to use instead, which outlives the program; this store closes it
     reaches   for each group of layers that doesn't need every block before a position: how many positions it needs
     now       seconds since 1970, by which idle records are known
+
+    `buffers` are for those who submit: what is submitted stays as it is until written, then comes back there.
     """
 
     def __init__(
@@ -64,7 +67,8 @@ class Store:
         self._counters = Counters(damaged=kept.damaged if kept is not None else 0)
         self._index = Index(self._scratch.free, reaches, now, self._scratch.erase)
         self._room = Room(self._index, self._scratch, self._counters, budget_bytes)
-        self._writer = Writer(self._room, queue_bytes, on_trouble, clock)
+        self.buffers = BufferPool(queue_bytes // 2)
+        self._writer = Writer(self._room, queue_bytes, on_trouble, clock, self.buffers.clear)
         self._intake = Intake(self._index, self._writer, self._counters)
         self._reader = Reader(self._index, self._scratch, self._counters)
         self._recall = Recall(self._reader, self._index, self._counters, on_trouble)
@@ -166,6 +170,10 @@ class Store:
             return [entry for entry, _ in jobs]
         with self.pinned([entry for entry, _ in jobs]):
             return self._recall.read(jobs)
+
+    def while_reading(self, meanwhile: Callable[[], bool]) -> None:
+        """What whoever waits in `read` does until its records have come; it says whether there was anything to do."""
+        self._reader.meanwhile = meanwhile
 
     def touch(self, places: Iterable[Place], entries: Iterable[Entry] = (), user: str = "") -> None:
         """What these places need, and these entries, is evicted last, of one chain the suffix before the prefix.

@@ -30,11 +30,16 @@ PATIENCE_S: Final = 10.0  # for a disk that neither writes nor fails; after it n
 class Writer:
     """The queue, its thread, and the state of the disk. `changed` is notified when the queue gains room.
 
-    `on_trouble` is called from this thread or the submitting one, without the lock.
+    `on_trouble` is called from this thread or the submitting one, `on_idle` from this one, without the lock.
     """
 
     def __init__(
-        self, room: Room, queue_limit: int, on_trouble: Report, clock: Callable[[], float] = time.monotonic
+        self,
+        room: Room,
+        queue_limit: int,
+        on_trouble: Report,
+        clock: Callable[[], float] = time.monotonic,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self.queue_limit = queue_limit
         self.queue_bytes = 0
@@ -46,6 +51,7 @@ class Writer:
         self._current: Entry | None = None
         self._on_trouble = on_trouble
         self._clock = clock
+        self._on_idle = on_idle
         self._told: set[str] = set()
         self._closing = False
         self._handled = 0
@@ -126,6 +132,8 @@ class Writer:
                 entry = self._next(patience)
                 if entry is not None:
                     self._store(entry)
+                elif patience:
+                    self._on_idle()
                 patience = 0.0 if entry is not None or self._move_one() else IDLE_S
         except BaseException as error:
             self._die(error)

@@ -46,6 +46,10 @@ class WorkAhead:
             chat.prepare(self._options)
         self._chat = chat
 
+    def use(self, options: RequestOptions) -> None:
+        """The next message is asked like this."""
+        self._options = options
+
     def rest(self, files: Sequence[FilePart] = (), pictures: bool = False) -> None:
         """The prompt is up, nothing is typed yet; `files` go with the next message.
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from ..engine.messages import FilePart, ImagePart, Message, TextPart
 from ..engine.vision_kind import sees_no_pictures
 from ..errors import MlxchatError, UsageError
-from .input_sources import user_message
+from .input_sources import read_text, user_message
 from .picture_download import is_url
-from .pictures import StagedPicture, restaged, stage
+from .pictures import StagedPicture, restaged, stage, stage_data
 
 
 class Attachments:
@@ -33,7 +33,7 @@ class Attachments:
         self.files = list(files)
         self.pictures = list(pictures)
         self._model = model
-        self._sees = sees
+        self.sees = sees
         self._offline = offline
         self._sent: dict[ImagePart, str] = {}
 
@@ -44,24 +44,45 @@ class Attachments:
 
     def stage(self, source: str) -> StagedPicture:
         """Read a picture for the next message. Raises ModelUnsupported, InputError, DataError, UsageError."""
-        if not self._sees:
+        if not self.sees:
             raise sees_no_pictures(self._model)
         picture = stage(_path_of(source), self._offline)
         self.pictures.append(picture)
         return picture
 
+    def stage_bytes(self, data: bytes, name: str) -> StagedPicture:
+        """A picture that is no file, for the next message. Raises ModelUnsupported, DataError."""
+        if not self.sees:
+            raise sees_no_pictures(self._model)
+        picture = stage_data(data, name)
+        self.pictures.append(picture)
+        return picture
+
+    def stage_file(self, source: str) -> FilePart:
+        """Read a text file for the next message. Raises InputError, DataError."""
+        name = _path_of(source)
+        part = FilePart(name, read_text(name))
+        self.files.append(part)
+        return part
+
+    def use(self, model: str, sees: bool) -> None:
+        """Another model takes the messages from now on."""
+        self._model, self.sees = model, sees
+
     def detach(self, which: str) -> list[str]:
-        """Let go of the N-th picture, of those called `which`, or, of "", of all; their names. Raises UsageError."""
-        if which.isdecimal() and 0 < int(which) <= len(self.pictures):
-            gone = [self.pictures[int(which) - 1]]
+        """Let go of the N-th thing, of those called `which`, or, of "", of all; their names. Raises UsageError."""
+        staged: list[StagedPicture | FilePart] = [*self.pictures, *self.files]
+        if which.isdecimal() and 0 < int(which) <= len(staged):
+            gone = [staged[int(which) - 1]]
         else:
-            gone = [one for one in self.pictures if which in ("", one.name, Path(one.name).name)]
+            gone = [one for one in staged if which in ("", one.name, Path(one.name).name)]
         if not gone:
             raise UsageError(
-                f"no picture is called {which}" if which else "no picture goes with the next message",
-                "/image alone lists them",
+                f"nothing is called {which}" if which else "nothing goes with the next message",
+                "/image alone lists what does",
             )
         self.pictures = [one for one in self.pictures if not any(one is other for other in gone)]
+        self.files = [one for one in self.files if not any(one is other for other in gone)]
         return [one.name for one in gone]
 
     def clear(self) -> None:

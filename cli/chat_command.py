@@ -25,7 +25,7 @@ from .shared_options import (
     option,
 )
 
-_SAMPLING, _INPUT, _SESSION = "Sampling", "Input", "Saved chats"
+_SAMPLING, _INPUT, _TOOLS, _SESSION = "Sampling", "Input", "Tools", "Saved chats"
 
 
 def _show_version(wanted: bool) -> None:
@@ -125,6 +125,33 @@ def chat(
         option("--turns", help="Several turns: a message per line, or JSONL.", panel=_INPUT, metavar="FILE"),
     ] = None,
     no_stdin: Annotated[bool, option("--no-stdin", help="Don't read stdin.", panel=_INPUT)] = False,
+    tools: Annotated[
+        list[str] | None,
+        option(
+            "--tools",
+            help="Tools the model may call, each bound to a command.",
+            panel=_TOOLS,
+            metavar="FILE",
+        ),
+    ] = None,
+    tool_schemas: Annotated[
+        list[str] | None,
+        option(
+            "--tool-schemas", help="Tools it is only told of: calls are printed, not run.", panel=_TOOLS, metavar="FILE"
+        ),
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        option("--mcp", help="MCP servers, as mcpServers JSON; repeatable.", panel=_TOOLS, metavar="CONFIG"),
+    ] = None,
+    allow_tool: Annotated[
+        list[str] | None,
+        option("--allow-tool", help="Run this tool unasked; * and ? match; repeatable.", panel=_TOOLS, metavar="NAME"),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        option("--max-steps", help="Requests that one turn may take; else 30.", panel=_TOOLS, metavar="N", min=1),
+    ] = None,
     continue_last: Annotated[
         bool, option("-c", "--continue", help="Go on with the chat used last.", panel=_SESSION)
     ] = False,
@@ -148,6 +175,9 @@ def chat(
         bool, option("--jsonl", help="Print a JSON object per event, as it happens.", panel=OUTPUT)
     ] = False,
     no_stream: Annotated[bool, option("--no-stream", help="Print the answer when it is whole.", panel=OUTPUT)] = False,
+    no_markdown: Annotated[
+        bool, option("--no-markdown", help="Show answers as they are written, not rendered.", panel=OUTPUT)
+    ] = False,
     color: Annotated[
         Literal["auto", "always", "never"] | None,
         option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),

@@ -43,6 +43,11 @@ class ChatFlags:
     image: list[str] | None = None
     turns: str | None = None
     no_stdin: bool = False
+    tools: list[str] | None = None
+    tool_schemas: list[str] | None = None
+    mcp: list[str] | None = None
+    allow_tool: list[str] | None = None
+    max_steps: int | None = None
     continue_last: bool = False
     resume: str | None = None
     fork: bool = False
@@ -50,6 +55,7 @@ class ChatFlags:
     json: bool = False
     jsonl: bool = False
     no_stream: bool = False
+    no_markdown: bool = False
     color: ColorChoice | None = None
     quiet: bool = False
     verbose: int = 0

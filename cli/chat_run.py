@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,15 +20,17 @@ from .engine_access import new_chat, start_engine
 from .failures import Reported, as_mlxchat_error
 from .first_model import choose_first_model
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
+from .interrupts import unheard
 from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
 from .output import Output
+from .people_output import people_output
 from .pictures import StagedPicture, pictures_in, sees_pictures, stage_all, with_pictures
-from .plain_output import PlainOutput
 from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
 from .streams import Streams, is_terminal, json_alone
+from .tool_setup import RunTools, ToolFiles
 from .turns import run_turns
 
 if TYPE_CHECKING:
@@ -55,11 +57,11 @@ def run_chat(flags: ChatFlags) -> int:
     streams = Streams(flags.color or "auto", flags.verbosity)
     configuration.tell(streams)
     configuration.name_editor()
-    output: Output = PlainOutput(
-        streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
-    )
-    if flags.json or flags.jsonl:
+    output: Output
+    if flags.machine_output:
         output = output_for(streams, jsonl=flags.jsonl, turns=flags.turns is not None)
+    else:
+        output = people_output(flags, streams, flags.verbosity > 0, blank_between=flags.turns is not None)
     try:
         with json_alone(flags.machine_output):
             code = _run(flags, streams, output)
@@ -69,7 +71,8 @@ def run_chat(flags: ChatFlags) -> int:
     except (Exception, KeyboardInterrupt) as failure:
         error = as_mlxchat_error(failure)
         if not isinstance(error, OutputError):  # then stdout is past writing to
-            output.failed(error)
+            with unheard():
+                output.failed(error)
         raise Reported(error) from failure
     return code
 
@@ -77,18 +80,27 @@ def run_chat(flags: ChatFlags) -> int:
 def _run(flags: ChatFlags, streams: Streams, output: Output) -> int:
     flags.check()
     flags.engine_options(), flags.request_options()  # what is wrong with them is said before stdin is read
+    tool_files = ToolFiles(flags)
     stdin = Stdin()
     system = system_text(flags.system)
     work = read_work(flags, stdin, streams)
     saved = open_chat(choose_first_model(flags, stdin, streams), system, streams)
     try:
-        code = _chat(flags, saved, work, stdin, streams, output)
+        code = _chat(flags, saved, work, tool_files, stdin, streams, output)
     finally:
         saved.close()
     return saved.exit_code(code)
 
 
-def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams: Streams, output: Output) -> int:
+def _chat(
+    typed: ChatFlags,
+    saved: SavedChat,
+    work: Work,
+    tool_files: ToolFiles,
+    stdin: Stdin,
+    streams: Streams,
+    output: Output,
+) -> int:
     """Load the model and do the work; the exit code."""
     flags, request_options = saved.flags, saved.flags.request_options()
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=stdin)
@@ -96,25 +108,34 @@ def _chat(typed: ChatFlags, saved: SavedChat, work: Work, stdin: Stdin, streams:
     if not sees and (work.pictures or pictures_in([*saved.history, *(work.messages or [])])):
         raise sees_no_pictures(flags.model_name)
     if work.messages is None:
-        return _converse(typed, saved, work, sees, streams)
-    with _running(flags.engine_options(), streams) as engine:
+        return _converse(typed, saved, work, tool_files, sees, streams)
+    asks = stdin.is_terminal and is_terminal(streams.stderr) and not flags.machine_output
+    with closing(tool_files.open(streams, asks)) as tools, _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
-        code = _answer(chat, work.messages, flags, request_options, output)
+        tools.settle(engine.info, streams.notice)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
+        code = _answer(chat, work.messages, flags, request_options, output, tools)
         if flags.machine_output:
             output.cache(engine.cache_report())
         return code
 
 
 def _answer(
-    chat: Chat, messages: list[Message], flags: ChatFlags, request_options: RequestOptions, output: Output
+    chat: Chat,
+    messages: list[Message],
+    flags: ChatFlags,
+    request_options: RequestOptions,
+    output: Output,
+    tools: RunTools,
 ) -> int:
     if flags.turns is None:
-        return run_one_shot(chat, messages[0], request_options, output)
-    return run_turns(chat, messages, request_options, output)
+        return run_one_shot(chat, messages[0], request_options, output, tools.loop)
+    return run_turns(chat, messages, request_options, output, tools.loop)
 
 
-def _converse(typed: ChatFlags, saved: SavedChat, work: Work, sees: bool, streams: Streams) -> int:
+def _converse(
+    typed: ChatFlags, saved: SavedChat, work: Work, tool_files: ToolFiles, sees: bool, streams: Streams
+) -> int:
     """The conversation at the terminal; the exit code. `typed` are the flags as they were given."""
     from .repl_run import run_repl
 
@@ -123,7 +144,7 @@ def _converse(typed: ChatFlags, saved: SavedChat, work: Work, sees: bool, stream
     attachments.files += work.files
     attachments.pictures += work.pictures
     with unechoed():
-        return run_repl(typed, saved, attachments, streams, draft)
+        return run_repl(typed, saved, attachments, streams, draft, tool_files)
 
 
 def read_work(flags: ChatFlags, stdin: Stdin, streams: Streams) -> Work:

@@ -12,11 +12,13 @@ from .config_files import Source, project_file, read_environment, read_project, 
 from .config_keys import KEYS, Key, option_words
 
 if TYPE_CHECKING:
+    from .batch_flags import BatchFlags
     from .chat_flags import ChatFlags
     from .replay_flags import ReplayFlags
     from .streams import Streams
 
-    Flags = TypeVar("Flags", ChatFlags, ReplayFlags)
+    Flags = TypeVar("Flags", BatchFlags, ChatFlags, ReplayFlags)
+    Runs = TypeVar("Runs", BatchFlags, ReplayFlags)
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,8 @@ class Configuration:
             filled = replace(filled, yes=False)
         return replace(filled, defaults=defaults, model_of_project=self.source_of("model") is self.project)
 
-    def applied_to_replay(self, flags: ReplayFlags) -> ReplayFlags:
-        """The flags of a replay: the model and what surrounds it. How a chat is sampled has no say in it."""
+    def applied_to_runs(self, flags: Runs) -> Runs:
+        """The flags of a replay or a batch: the model and what surrounds it. How a chat is sampled has no say in it."""
         names = ("model", "template", "offline", "color", "cache_dir", "cache_bytes", "kv_bits", "kv_group_size")
         return self._fill(flags, [key for key in self._set() if key.name in names])
 

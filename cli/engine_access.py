@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import Message
 from ..engine.options import EngineOptions
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
+    from ..engine.conversation_tree import ConversationTree
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
 
@@ -22,6 +23,12 @@ class ModelFacts:
     name: str
     context_limit: int
     fitting_context: int
+
+    @property
+    def context_words(self) -> str:
+        """How long the context is, and how much of it fits into memory if that is less."""
+        words = f"context {self.context_limit:,} tokens"
+        return words if self.fitting_context >= self.context_limit else f"{words}, about {self.fitting_context:,} fit"
 
 
 def model_facts(name: str) -> ModelFacts:
@@ -48,11 +55,15 @@ def new_chat(
     history: Sequence[Message] = (),
     recorder: Recorder | None = None,
     day: str | None = None,
+    tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
+    *,
+    tree: ConversationTree | None = None,
 ) -> Chat:
     """A conversation that begins with the system prompt and goes on from `history`, watched by `recorder`.
 
-    `day` (ISO) is what templates may name as today; None: today.
+    `day` (ISO) is what templates may name as today; None: today. `tools` gives those the model is told of. `tree` has
+    all branches of what was said before.
     """
     from ..engine.chat import Chat
 
-    return Chat(engine, system, history, recorder, day)
+    return Chat(engine, system, history, recorder, day, tools, tree=tree)

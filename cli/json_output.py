@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..engine.events import Event, Notice, PrefillProgress, ReasoningDelta, TextDelta, ToolCallDone
+from ..engine.events import (
+    Event,
+    Notice,
+    PrefillProgress,
+    ReasoningDelta,
+    StepDone,
+    TextDelta,
+    ToolCallDone,
+    ToolResultDone,
+)
+from ..engine.messages import ToolCall
 from ..engine.stats import RequestStats, total
+from ..engine.tools.tool import ToolResult
 from ..errors import MlxchatError
 from .output import Output
 from .streams import Streams
@@ -17,6 +28,7 @@ if TYPE_CHECKING:
     from ..engine.engine import EngineInfo
 
 CHAT, TURNS, EVENT, ERROR = "mlxchat.chat/1", "mlxchat.turns/1", "mlxchat.event/1", "mlxchat.error/1"
+BATCH = "mlxchat.batch/1"
 
 
 class JsonOutput(Output):
@@ -30,6 +42,7 @@ class JsonOutput(Output):
         self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
+        self._answered: list[tuple[ToolCall, ToolResult]] = []
         self._cache: dict[str, Any] | None = None
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
@@ -37,9 +50,13 @@ class JsonOutput(Output):
         self._model, self._session_id, self._adapter = info.model, session_id, info.adapter
 
     def event(self, event: Event) -> None:
-        """Keep the text, in case the turn fails; pass notices to stderr."""
+        """Keep the text and what tools have done, in case the turn fails; pass notices to stderr."""
         if isinstance(event, TextDelta):
             self._said.append(event.text)
+        elif isinstance(event, ToolResultDone):
+            self._answered.append((event.call, event.result))
+        elif isinstance(event, StepDone):
+            self._said.clear()
         elif isinstance(event, Notice):
             self._streams.note(event.text)
 
@@ -47,14 +64,17 @@ class JsonOutput(Output):
         """Keep the result."""
         self._results.append(result)
         self._said.clear()
+        self._answered.clear()
 
     def cache(self, report: CacheReport) -> None:
         """Keep it."""
         self._cache = report.to_json()
 
     def failed(self, error: MlxchatError) -> None:
-        """Print the failure, with what was said and the turns before it."""
+        """Print the failure, with what was said, what tools have done, and the turns before it."""
         failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
+        if self._answered:
+            failure["tool_calls"] = answered_calls(self._answered)
         if self._turns:
             failure["turns"] = [self._object(result) for result in self._results]
         write_json(self._streams, failure)
@@ -93,7 +113,7 @@ class JsonlOutput(Output):
         )
 
     def event(self, event: Event) -> None:
-        """Print `prefill`, `reasoning`, `text` or `tool_call`; pass notices to stderr."""
+        """Print `prefill`, `reasoning`, `text`, `tool_call` or `tool_result`; pass notices to stderr."""
         if isinstance(event, PrefillProgress):
             self._print("prefill", done=event.done, total=event.total, cached=event.cached)
         elif isinstance(event, ReasoningDelta):
@@ -103,6 +123,11 @@ class JsonlOutput(Output):
             self._print("text", text=event.text)
         elif isinstance(event, ToolCallDone):
             self._print("tool_call", tool_call=event.call.to_json())
+        elif isinstance(event, ToolResultDone):
+            result = {"tool_call_id": event.call.id, "name": event.call.name, "text": event.result.text}
+            self._print("tool_result", **result, status=event.result.status)
+        elif isinstance(event, StepDone):
+            self._said.clear()
         elif isinstance(event, Notice):
             self._streams.note(event.text)
 
@@ -137,10 +162,18 @@ def output_for(streams: Streams, jsonl: bool, turns: bool) -> Output:
 
 
 def print_failure(error: MlxchatError, command: str | None, options: list[str]) -> None:
-    """Print what a command that never began to work leaves: for the chat its own schema, else `mlxchat.error/1`."""
+    """Print what a command that never began to work leaves: in its own schema if it has one for failures, else
+    `mlxchat.error/1`.
+    """
     streams = Streams(verbosity=-1)
     if command in (None, "chat"):
         output_for(streams, jsonl="--jsonl" in options, turns="--turns" in options).failed(error)
+    elif command == "replay":
+        from .replay_json import ReplayJson, ReplayJsonl
+
+        (ReplayJsonl if "--jsonl" in options else ReplayJson)(streams).failed(error)
+    elif command == "batch":
+        write_json(streams, failure_object(BATCH, error, ""))
     else:
         write_json(streams, failure_object(ERROR, error, ""))
 
@@ -164,12 +197,20 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
     return {
         "text": result.message.text,
         "reasoning": result.message.reasoning,
-        "tool_calls": [call.to_json() for call in result.message.tool_calls],
+        "tool_calls": [
+            *answered_calls(result.answered),
+            *(call.to_json() for call in result.open_calls),
+        ],
         "finish_reason": result.finish_reason,
         "usage": {name: stats.get(name, 0) for name in used},
         "requests": [request.to_json() for request in result.requests],
         "stats": stats,
     }
+
+
+def answered_calls(answered: list[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
+    """Calls with what came of them."""
+    return [{**call.to_json(), "status": result.status, "result": result.text} for call, result in answered]
 
 
 def failure_object(schema: str, error: MlxchatError, said: str) -> dict[str, Any]:

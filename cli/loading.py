@@ -37,6 +37,11 @@ class Loading:
         """Whether the chat is there."""
         return self._made.done() and self._made.exception() is None
 
+    @property
+    def failed(self) -> bool:
+        """Whether there will be none."""
+        return self._made.done() and self._made.exception() is not None
+
     def chat(self) -> Chat:
         """The conversation, once there is one. Raises what loading raised, and KeyboardInterrupt."""
         return self._made.result()[1]

@@ -39,6 +39,9 @@ OTHER_COMMANDS = {
     "replay": OtherCommand(
         "replay_command", "replay", "Run a recorded chat or agent trace and show what each request costs, and why."
     ),
+    "batch": OtherCommand(
+        "batch_command", "batch", "Answer a file of requests, several at once; run it again to go on where it stopped."
+    ),
     "models": OtherCommand("model_commands", "app", "List, describe, fetch and remove models."),
     "cache": OtherCommand("cache_command", "app", "Show where KV caches are kept, how large they are and may be."),
     "convert": OtherCommand(

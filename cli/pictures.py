@@ -5,13 +5,14 @@ A picture is kept as the bytes that were read (a data: URL), so that what happen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import ImagePart, Message, Part
-from ..errors import MlxchatError
+from ..errors import MlxchatError, UsageError
 from .input_sources import Stdin
 from .picture_download import download, is_url
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..engine.pictures import Picture
 
 STDIN = "-"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,15 @@ def stage(name: str, offline: bool = False, stdin: Stdin | None = None) -> Stage
     `stdin` None: a `-` is a file's name. Raises InputError for what can't be read, DataError for what is no picture or
     too large, UsageError for a URL with `offline`.
     """
+    return stage_data(*_bytes_of(name, offline, stdin))
+
+
+def stage_data(data: bytes, name: str) -> StagedPicture:
+    """The picture whose file holds `data`. Raises DataError for what is no picture or too large."""
     from ..engine.pictures import data_url, decode_picture
 
-    data, shown = _bytes_of(name, offline, stdin)
-    picture = decode_picture(data, shown)
-    return StagedPicture(shown, ImagePart(data_url(data)), picture)
+    picture = decode_picture(data, name)
+    return StagedPicture(name, ImagePart(data_url(data)), picture)
 
 
 def stage_all(names: Sequence[str], offline: bool, stdin: Stdin) -> list[StagedPicture]:
@@ -101,6 +107,13 @@ def _bytes_of(name: str, offline: bool, stdin: Stdin | None) -> tuple[bytes, str
 
     if name == STDIN and stdin is not None:
         return stdin.read(), "stdin"
+    if not name.strip():
+        raise UsageError("a picture needs a name, and this one is empty", "give a path, a URL, or - for stdin")
+    scheme = _SCHEME.match(name)
+    if scheme and scheme[1].lower() not in ("http", "https", "file"):
+        raise UsageError(
+            f"pictures aren't fetched by {scheme[1]}, only by http and https", "download it, and name the file"
+        )
     if name.startswith("data:"):
         return data_url_bytes(name), "the data: URL"
     if is_url(name):

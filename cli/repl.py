@@ -9,28 +9,38 @@ from typing import TYPE_CHECKING, Protocol
 from ..engine.events import Event
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
-from ..engine.stats import RequestStats, total
-from ..errors import MlxchatError
+from ..errors import ContextExceeded, MlxchatError
 from .ahead import WorkAhead
 from .attachments import Attachments
-from .cache_lines import cache_lines
-from .failures import lines
+from .context_full import ways_out
 from .interrupts import stopping
 from .plain_output import PlainOutput
-from .repl_commands import Typed, help_lines, understand
+from .repl_branches import ReplBranches
+from .repl_chats import ReplChats
+from .repl_commands import Typed, understand
+from .repl_inputs import ReplInputs
+from .repl_looks import ReplLooks
+from .repl_models import ReplModels
 from .repl_sessions import ReplSessions
-from .stats_line import details, stats_line
+from .repl_settings import ReplSettings
+from .repl_state import Command, ReplState
+from .repl_tools import ReplTools
 from .streams import Streams
+from .tool_setup import RunTools
 from .turn_result import follow
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
+    from .model_host import ModelHost
 
 LEAVE_WITHIN_S = 2.0
 
 
 class Reader(Protocol):
     """Whatever the user types into."""
+
+    multiline: bool
+    private: bool
 
     def read(self, default: str = "") -> str:
         """One entry. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D."""
@@ -55,32 +65,27 @@ class Repl:
         clock: Callable[[], float] = time.monotonic,
         draft: str = "",
         ahead: WorkAhead | None = None,
+        host: ModelHost | None = None,
+        tools: RunTools | None = None,
     ) -> None:
-        self._opened = chat
-        self._options = options
-        self._streams = streams
+        self._state = state = ReplState(chat, options, streams, attachments, draft, ahead=ahead)
         self._output = output
         self._reader = reader
-        self._attachments = attachments
-        self._sessions = sessions
         self._clock = clock
-        self._draft = draft
-        self._ahead = ahead
-        self._requests: list[RequestStats] = []
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/help": self._help,
-            "/stats": self._stats,
-            "/cache": self._cache,
-            "/retry": self._retry,
-            "/undo": self._undo,
-            "/image": self._image,
-            "/detach": self._detach,
-            "/sessions": lambda _: self._sessions.list(),
-            "/load": self._load,
-            "/rename": lambda name: self._sessions.rename(name),
-            "/search": lambda words: self._sessions.search(words),
-            "/clear": self._clear,
-        }
+        self._answered = False
+        self._loop = None if tools is None else tools.loop
+        groups = (
+            ReplLooks(state),
+            ReplBranches(state),
+            ReplChats(state, sessions, reader),
+            ReplInputs(state, reader),
+            ReplSettings(state, output, sessions.keep),
+            ReplModels(state, sessions, host),
+            ReplTools(tools or RunTools(), streams, state.say_cost_if_spoken),
+        )
+        self.commands: dict[str, Command] = {"/retry": self._retry, "/markdown": output.choose_markdown}
+        for group in groups:
+            self.commands |= group.commands
 
     def run(self) -> int:
         """Read and answer until the user leaves. The exit code."""
@@ -91,151 +96,85 @@ class Repl:
                 continue
 
     def _read_and_answer(self) -> int:
-        interrupted_at = -LEAVE_WITHIN_S
+        state, interrupted_at = self._state, -LEAVE_WITHIN_S
         while True:
-            draft, self._draft = self._draft, ""
-            if self._ahead is not None:
-                self._ahead.rest(self._attachments.files, bool(self._attachments.pictures))
+            draft, state.draft = state.draft, ""
+            if state.ahead is not None:
+                state.ahead.rest(state.attachments.files, bool(state.attachments.pictures))
             try:
                 line = self._reader.read(draft)
             except EOFError:
                 return 0
             except KeyboardInterrupt:
                 if self._reader.typed:
+                    state.held = ""
                     continue
                 if self._clock() - interrupted_at < LEAVE_WITHIN_S:
                     return 0
                 interrupted_at = self._clock()
-                self._streams.note("(Ctrl-C once more, or Ctrl-D, to leave)")
+                state.note("(Ctrl-C once more, or Ctrl-D, to leave)")
                 continue
             if line.strip() and self._handle(line):
                 return 0
 
     def _handle(self, line: str) -> bool:
         """Do what `line` says; whether it says to leave."""
+        state, self._answered = self._state, False
         try:
             typed = understand(line)
-        except MlxchatError as error:
-            self._explain(error)
-            self._draft = line
-            return False
-        if typed.command == "/exit":
-            return True
-        try:
+            if typed.command == "/exit":
+                return True
             if typed.command:
-                self._command(typed, line)
+                self.commands[typed.command](typed.argument)
+                state.draft = state.draft or state.held
             elif typed.text.strip():
                 self._send(typed)
-        except KeyboardInterrupt:  # while the model was still loading, or a picture was fetched
-            self._draft = line
+        except MlxchatError as error:
+            state.explain(error)
+            state.draft = line
+        except KeyboardInterrupt:  # while the model was still loading, or a picture was fetched; or behind an answer
+            if not self._answered:
+                state.draft = line
         return False
 
-    def _command(self, typed: Typed, line: str) -> None:
-        assert typed.command is not None
-        try:
-            self._commands[typed.command](typed.argument)
-        except MlxchatError as error:
-            self._explain(error)
-            self._draft = line
-
-    @property
-    def _chat(self) -> Chat:
-        """The conversation; waits for the model."""
-        return self._opened()
-
     def _send(self, typed: Typed) -> None:
-        chat = self._chat
-        message = self._attachments.message(typed.text)
-        if not self._turn(chat.ask(message, self._options)):
-            self._take_back(message)
+        state = self._state
+        chat, state.held = state.chat, ""
+        message = state.attachments.message(typed.text)
+        error = self._turn(chat.ask(message, state.options))
+        if self._is_kept(message):
+            return
+        state.offer(message)
+        if isinstance(error, ContextExceeded):
+            state.held = state.draft
+            for line in ways_out(chat, message, state.options):
+                state.note(line)
 
-    def _turn(self, events: Iterator[Event]) -> bool:
-        """Show one turn; whether an answer came of it that the chat has kept."""
-        with stopping(self._chat, leave_on_second=False):
+    def _is_kept(self, message: Message) -> bool:
+        """Whether the chat holds it."""
+        return any(message is one for one in self._state.chat.messages)
+
+    def _turn(self, events: Iterator[Event]) -> MlxchatError | None:
+        """Show one turn, whose answer the chat may keep or not; what it failed with."""
+        state, loop = self._state, self._loop
+        if loop is not None:
+            events = loop.follow(state.chat, events, state.options)
+        with stopping(loop or state.chat, leave_on_second=False):
             result = follow(events, self._output)
-        kept = any(message is result.message for message in self._chat.messages)
-        if kept:
-            self._output.turn(result)
-            self._requests += result.requests
-        else:
-            self._output.drop_turn()
+            kept = self._answered = self._is_kept(result.message)
+            if kept:
+                self._output.turn(result)
+                state.requests += result.requests
+            else:
+                self._output.drop_turn()
         if result.error:
-            self._explain(result.error)
+            state.explain(result.error)
         elif result.finish_reason == "interrupted":
-            self._streams.notice("(stopped; what was said is kept)" if kept else "(stopped before a word was said)")
-        return kept
-
-    def _take_back(self, message: Message) -> None:
-        self._draft = self._attachments.take_back(message, self._streams.note)
-
-    def _image(self, source: str) -> None:
-        if source:
-            staged = self._attachments.stage(source)
-            self._streams.draw(staged.picture)
-            self._streams.note(f"{staged} goes with your next message")
-        elif self._attachments.names:
-            for number, name in enumerate(self._attachments.names, 1):
-                self._streams.note(f"{number}  {name}")
-        else:
-            self._streams.note("nothing goes with your next message; /image PATH or URL stages a picture")
-
-    def _detach(self, which: str) -> None:
-        for name in self._attachments.detach(which):
-            self._streams.note(f"{name} stays here")
-
-    def _load(self, which: str) -> None:
-        loaded = self._sessions.load(which)
-        chat = loaded.chat
-        self._opened, self._options, self._requests = (lambda: chat), loaded.options, []
-        self._attachments.clear()
-        if loaded.unanswered is not None:
-            self._take_back(loaded.unanswered)
+            state.streams.notice("(stopped; what was said is kept)" if kept else "(stopped before a word was said)")
+        return result.error
 
     def _retry(self, _: str) -> None:
-        if any(message.role == "user" for message in self._chat.messages):
-            self._turn(self._chat.retry(self._options))
+        if self._state.chat.turns:
+            self._turn(self._state.chat.retry(self._state.options))
         else:
-            self._streams.note("there is no message to answer again")
-
-    def _undo(self, _: str) -> None:
-        message = self._chat.undo()
-        if message is None:
-            self._streams.note("there is nothing to take back")
-        else:
-            self._take_back(message)
-
-    def _clear(self, _: str) -> None:
-        self._chat.clear()
-        self._requests = []
-        self._attachments.clear()
-        self._streams.note("a new chat")
-
-    def _help(self, _: str) -> None:
-        for line in help_lines():
-            self._streams.note(line)
-
-    def _stats(self, _: str) -> None:
-        if not self._requests:
-            self._streams.note("no answer yet")
-            return
-        for line in (stats_line(self._requests[-1]), *details(self._requests[-1])):
-            self._streams.note(line)
-        if len(self._requests) > 1:
-            sums = total(self._requests)
-            self._streams.note(
-                f"chat     {len(self._requests)} answers, prompts of {sums['prompt_tokens']:,} tokens, "
-                f"{sums['cached_tokens']:,} of them reused"
-            )
-
-    def _cache(self, _: str) -> None:
-        try:
-            report = self._chat.cache_report()
-        except MlxchatError as error:
-            self._explain(error)
-            return
-        for line in cache_lines(report):
-            self._streams.note(line)
-
-    def _explain(self, error: MlxchatError) -> None:
-        for line in lines(error):
-            self._streams.note(line)
+            self._state.note("there is no message to answer again")

@@ -5,35 +5,74 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import wrap
 
 from ..errors import UsageError
 
 COMMANDS = {
     "/help": "what can be typed here",
-    "/stats": "the numbers of the last answer and of the whole chat",
-    "/cache": "what the KV cache holds, what it reused, and why not more",
-    "/retry": "answer the last message again",
     "/undo": "take the last message and its answer back, to change it",
-    "/image": "a picture for the next message: a path or URL; alone: what goes with it",
-    "/detach": "let go of that picture again, by its number or name; alone: of all",
+    "/redo": "bring back what was taken back last",
+    "/retry": "answer the last message again; the old answer stays in the tree",
+    "/edit": "change a message of yours and go on from there: the last, or the N-th last",
+    "/rewind": "take your last N messages and their answers back",
+    "/drop": "go on without your N oldest messages and their answers",
+    "/tree": "every branch of this chat; with a number: go to that message",
+    "/fork": "go on in a copy; this chat stays as it is",
+    "/new": "a new chat; this one stays saved (so does /clear)",
+    "/private": "a new chat of which nothing is saved",
     "/sessions": "the chats that are saved",
     "/load": "go on with a saved chat; the start of its id is enough",
     "/rename": "give this chat a name (so does /save)",
     "/search": "find words in the saved chats",
-    "/clear": "a new chat with the same model",
+    "/export": "write this chat to a file: .md, .json (OpenAI) or .sts.jsonl",
+    "/image": "a picture for the next message: a path or URL; alone: what goes with it",
+    "/file": "a text file for the next message",
+    "/detach": "let go of those again, by number or name; alone: of all",
+    "/paste": "what is in the clipboard: a picture goes along, text stands at the prompt",
+    "/copy": "the last answer into the clipboard",
+    "/multiline": "Enter begins a new line and Alt-Enter sends; again: the other way round",
+    "/system": "the system prompt; with TEXT or @FILE: another one, none: no more",
+    "/set": "the settings; with a name and a value: change one (temp 0.7, seed default)",
+    "/think": "whether the model reasons first, for how many tokens, and whether you see it",
+    "/markdown": "whether answers are rendered: on or off",
+    "/model": "the model; with a name: another one goes on with this chat",
+    "/models": "the models on this machine",
+    "/tools": "the tools the model may call; enable NAME, disable NAME",
+    "/mcp": "the MCP servers; enable NAME starts one (again), disable NAME ends it",
+    "/tokens": "how many tokens this chat has, or TEXT",
+    "/prompt": "the exact prompt of the last answer, or of TEXT; --ids: its ids, cached and new",
+    "/stats": "the numbers of the last answer and of the whole chat",
+    "/cache": "what the KV cache holds, what it reused, and why not more",
     "/exit": "leave (so does Ctrl-D)",
 }
 ARGUMENTS = {
-    "/image": "PATH|URL",
-    "/detach": "N|NAME",
+    "/edit": "[N]",
+    "/rewind": "[N]",
+    "/drop": "N",
+    "/tree": "[NUMBER]",
     "/load": "ID",
     "/rename": "NAME",
     "/search": "WORDS",
+    "/export": "FILE",
+    "/image": "PATH|URL",
+    "/file": "PATH",
+    "/detach": "N|NAME",
+    "/system": "[TEXT|@FILE|none]",
+    "/set": "[NAME [VALUE]]",
+    "/think": "on|off|show|hide|budget N",
+    "/model": "[NAME]",
+    "/tokens": "[TEXT]",
+    "/prompt": "[--ids] [TEXT]",
+    "/tools": "VERB NAME",
+    "/mcp": "VERB NAME",
+    "/markdown": "on|off",
 }
 """What may stand after a command; the others take nothing."""
 
-ALIASES = {"/new": "/clear", "/quit": "/exit", "/save": "/rename"}
+ALIASES = {"/clear": "/new", "/quit": "/exit", "/save": "/rename"}
 _BLOCK = '"""'
+_NAMES = 25  # columns of /help that names take; longer ones get a line of their own
 
 
 @dataclass(frozen=True)
@@ -93,15 +132,28 @@ def wants_more(text: str) -> bool:
     return block or text.endswith("\\")
 
 
-def help_lines() -> list[str]:
-    """What /help prints."""
+def help_lines(columns: int = 80) -> list[str]:
+    """What /help prints on a terminal that is so wide."""
     commands = [(f"{name} {ARGUMENTS.get(name, '')}".rstrip(), words) for name, words in COMMANDS.items()]
-    width = max(len(name) for name, _ in commands) + 2
     keys = (
         ("Enter", "sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line"),
         (_BLOCK, "begins and ends a block of several lines"),
         ("//text", "sends text that begins with a slash"),
         ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
+        ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
         ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
     )
-    return [f"{name:<{width}}{words}" for name, words in (*commands, *keys)]
+    lines: list[str] = []
+    for name, words in (*commands, *keys):
+        head = f"{name:<{_NAMES}}"
+        if len(name) >= _NAMES:
+            lines.append(name)
+            head = " " * _NAMES
+        lines += wrap(
+            words,
+            max(columns - 1, 2 * _NAMES),
+            initial_indent=head,
+            subsequent_indent=" " * _NAMES,
+            break_on_hyphens=False,
+        )
+    return lines

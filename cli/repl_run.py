@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .ahead import WorkAhead
 from .attachments import Attachments
 from .chat_flags import ChatFlags
 from .engine_access import ModelFacts, model_facts, new_chat, start_engine
-from .loading import Loading
-from .plain_output import PlainOutput
+from .model_host import ModelHost, Start
+from .people_output import people_output
 from .repl import Repl
 from .repl_sessions import ReplSessions
 from .saved_chat import SavedChat
 from .streams import Streams
+from .tool_setup import RunTools, ToolFiles
+from .typed_ahead import TypedAhead
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
     from ..engine.engine import Engine
 
 
-def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, streams: Streams, draft: str = "") -> int:
+def run_repl(
+    typed: ChatFlags,
+    saved: SavedChat,
+    attachments: Attachments,
+    streams: Streams,
+    draft: str = "",
+    tool_files: ToolFiles | None = None,
+) -> int:
     """Greet, then chat until the user leaves; the model loads meanwhile. The exit code. Raises what loading raises.
 
     typed   the flags as they were given, before a saved chat filled them in
@@ -29,59 +38,57 @@ def run_repl(typed: ChatFlags, saved: SavedChat, attachments: Attachments, strea
     """
     from .line_reader import LineReader
 
-    flags, options = saved.flags, saved.flags.request_options()
+    flags = saved.flags
+    options = replace(flags.request_options(), whole_reply=True)
     facts = model_facts(flags.model_name)
     _greet(facts, attachments, streams)
     ahead = None if flags.no_ahead else WorkAhead(options)
-    reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
+    keys = TypedAhead(streams.side)
+    keys.gather()
+    output = people_output(flags, streams, show_stats=True, keys=keys)
+    reader = LineReader(streams.color, ahead.typed if ahead is not None else None, output.print_reasoning, keys)
 
     def notice(line: str) -> None:
         reader.above(lambda: streams.notice(line))
 
-    def open_chat(engine: Engine, saved: SavedChat = saved) -> Chat:
-        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day)
+    tools = RunTools() if tool_files is None else tool_files.open(streams, asks=True, tell=notice)
+
+    def open_chat(engine: Engine, saved: SavedChat) -> Chat:
+        tools.settle(engine.info, notice)
+        chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
         if ahead is not None:
             ahead.opened(chat, saved.flags.request_options())
         return chat
 
-    loading = Loading(lambda: start_engine(flags.engine_options(), notice), open_chat, reader.give_up)
-    loading.start()
-    output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
-    chat = _waiting(loading, facts.name, streams)
-    sessions = ReplSessions(typed, saved, lambda other: open_chat(loading.engine(), other), streams)
-    repl = Repl(chat, options, streams, output, reader, attachments, sessions, draft=draft, ahead=ahead)
+    host = ModelHost(open_chat, streams, notice, reader.give_up)
+    chat = host.begin(Start(facts.name, lambda: start_engine(flags.engine_options(), notice), saved))
+    sessions = ReplSessions(typed, saved, host.open, streams)
+    reader.private = not sessions.saves
+    repl = Repl(
+        chat,
+        options,
+        streams,
+        output,
+        reader,
+        attachments,
+        sessions,
+        draft=draft,
+        ahead=ahead,
+        host=host,
+        tools=tools,
+    )
     try:
         code = repl.run()
     finally:
-        loading.close()
+        host.close()
+        tools.close()
         sessions.close()
     return sessions.exit_code(code)
 
 
 def _greet(facts: ModelFacts, attachments: Attachments, streams: Streams) -> None:
-    streams.note(f"{facts.name} · {context_words(facts)} · /help, Ctrl-D to leave")
+    streams.note(f"{facts.name} · {facts.context_words} · /help, Ctrl-D to leave")
     for staged in attachments.pictures:
         streams.draw(staged.picture)
     for attached in attachments.names:
         streams.note(f"{attached} goes with your first message")
-
-
-def context_words(facts: ModelFacts) -> str:
-    """How long the context is, and how much of it fits into memory if that is less."""
-    words = f"context {facts.context_limit:,} tokens"
-    return words if facts.fitting_context >= facts.context_limit else f"{words}, about {facts.fitting_context:,} fit"
-
-
-def _waiting(loading: Loading, name: str, streams: Streams) -> Callable[[], Chat]:
-    """Gives the chat; says what is waited for while there is none."""
-
-    def chat() -> Chat:
-        if loading.ready:
-            return loading.chat()
-        try:
-            streams.transient(f"loading {name} …")
-            return loading.chat()
-        finally:
-            streams.transient("")
-
-    return chat

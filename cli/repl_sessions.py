@@ -5,14 +5,19 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..engine.conversation_tree import ConversationTree
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..errors import UsageError
+from ..transcripts.session_export import export, export_unsaved
 from ..transcripts.session_file import read_session
+from ..transcripts.session_recorder import SessionRecorder
 from ..transcripts.session_search import search
 from ..transcripts.session_store import SessionStore
+from ..transcripts.writing import format_for, write_file
 from .chat_flags import ChatFlags
 from .failures import as_mlxchat_error, lines
 from .saved_chat import SavedChat, open_chat, settings_of
@@ -59,6 +64,35 @@ class ReplSessions:
         """`code`, unless all went well but for saving."""
         return self._current.exit_code(code)
 
+    @property
+    def saves(self) -> bool:
+        """Whether anything of this chat is kept on disk."""
+        return self._current.recorder is not None
+
+    @property
+    def flags(self) -> ChatFlags:
+        """How the current chat was begun."""
+        return self._current.flags
+
+    def keep(self, options: RequestOptions) -> None:
+        """From here on the chat is asked like this; one that goes on later is too."""
+        recorder = self._current.recorder
+        if recorder is not None:
+            recorder.configure(replace(recorder.settings, sampling=options.sampling, thinking=options.thinking))
+
+    def carried(self, chat: Chat, flags: ChatFlags) -> SavedChat:
+        """The chat as it stands, for the model of `flags` to go on with."""
+        history = tuple(message for message in chat.messages if message.role != "system")
+        tree = chat.tree.for_another(settings_of(flags, None).model)
+        return replace(self._current, flags=flags, system=chat.system, history=history, day=chat.day, tree=tree)
+
+    def switched(self, flags: ChatFlags) -> None:
+        """From here on another model answers: the one of `flags`."""
+        self._current = replace(self._current, flags=flags)
+        recorder, fresh = self._current.recorder, settings_of(flags, None)
+        if recorder is not None:
+            recorder.configure(replace(recorder.settings, model=fresh.model, template=fresh.template))
+
     def list(self) -> None:
         """Show the saved chats, the one used last first."""
         sessions, troubles = self._store.readable()
@@ -83,7 +117,7 @@ class ReplSessions:
         """Give this chat a name; without one, say what it is called. Raises UsageError, OutputError."""
         session_id = self._current.session_id
         if session_id is None:
-            raise UsageError("this chat isn't saved", "it was begun with --no-save")
+            raise UsageError("this chat isn't saved", "it was begun with --no-save or /private")
         path = self._store.folder / f"{session_id}.jsonl"
         if not path.exists():
             raise UsageError("this chat isn't saved yet", "say something first")
@@ -109,7 +143,8 @@ class ReplSessions:
         wanted, here = read_session(path).settings, settings_of(self._current.flags, None)
         if (wanted.model, wanted.template, wanted.adapter) != (here.model, here.template, here.adapter):
             of = f"the model {wanted.model}" if wanted.model != here.model else "another template or adapter"
-            raise UsageError(f"{path.stem} is a chat with {of}", f"leave, then: mlxchat -r {path.stem}")
+            mend = f"/model {wanted.model} first, or leave, then" if wanted.model != here.model else "leave, then"
+            raise UsageError(f"{path.stem} is a chat with {of}", f"{mend}: mlxchat -r {path.stem}")
         flags = replace(
             self._typed,
             resume=path.stem,
@@ -120,6 +155,63 @@ class ReplSessions:
             adapter=self._current.flags.adapter,
         )
         opened = open_chat(flags, None, self._streams)
+        return self._go_on(opened, replace(opened.flags.request_options(), whole_reply=True))
+
+    def fork(self, chat: Chat, options: RequestOptions) -> LoadedChat:
+        """Leave this chat as it is and go on in a copy. Raises UsageError if there is nothing to copy."""
+        recorder, before = self._current.recorder, self._current.session_id
+        if recorder is None:
+            raise UsageError("this chat isn't saved, so there is nothing to copy", "/tree keeps its branches in reach")
+        if not chat.turns:
+            raise UsageError("nothing is said yet that could be copied", "say something first")
+        tree = chat.tree.trunk(chat.messages)
+        history = tuple(message for message in chat.messages if message.role != "system")
+        copy = SavedChat(self.flags, chat.system, history, recorder.fork(), None, chat.day, tree)
+        self._streams.note(f"going on in the copy {copy.session_id}; {before} stays as it is")
+        return self._go_on(copy, options)
+
+    def private(self, chat: Chat, options: RequestOptions) -> LoadedChat:
+        """Begin a chat of which nothing is kept on disk. Raises UsageError if that can't be, or is so already."""
+        if not self.saves:
+            raise UsageError("nothing of this chat is saved", "/new begins another")
+        if self.flags.cache_persist:
+            raise UsageError("--cache-persist keeps the KV cache of every chat", "leave, then: mlxchat --no-save")
+        flags = replace(self.flags, no_save=True)
+        self._streams.note("a new chat, of which nothing is saved; /new begins one that is")
+        return self._go_on(SavedChat(flags, chat.system, tree=ConversationTree(chat.tree.model)), options)
+
+    def fresh(self, chat: Chat, options: RequestOptions) -> LoadedChat | None:
+        """A new chat that is saved, after a private one; None where the chat at hand can begin anew itself."""
+        if self.saves or self._typed.no_save:
+            return None
+        flags = replace(self.flags, no_save=False)
+        settings = replace(settings_of(flags, chat.system), sampling=options.sampling, thinking=options.thinking)
+        recorder = SessionRecorder(self._store.folder, settings, self._streams.notice)
+        tree = ConversationTree(chat.tree.model)
+        return self._go_on(SavedChat(flags, chat.system, recorder=recorder, tree=tree), options)
+
+    def _go_on(self, opened: SavedChat, options: RequestOptions) -> LoadedChat:
         self._current.close()
         self._current = opened
-        return LoadedChat(self._new_chat(opened), opened.flags.request_options(), opened.unanswered)
+        return LoadedChat(self._new_chat(opened), options, opened.unanswered)
+
+    def export(self, chat: Chat, name: str) -> None:
+        """Write the conversation to a file, in the format that its name asks for.
+
+        Raises UsageError if it names none or is there already, DataError if nothing was said, OutputError.
+        """
+        form, path = format_for(name), Path(name).expanduser()
+        if form is None:
+            raise UsageError(
+                f"no format is written to {name}" if name else "/export needs a file's name",
+                "/export chat.md, chat.json or chat.sts.jsonl",
+            )
+        if path.exists():
+            raise UsageError(f"{name} is there already", "name another")
+        saved = self._store.folder / f"{self._current.session_id}.jsonl"
+        if self.saves and saved.exists():
+            text = export(read_session(saved, unfinished=False), form)
+        else:
+            text = export_unsaved(chat.tree.grow(chat.messages), form)
+        write_file(path, iter([text]))
+        self._streams.note(f"written to {name}")

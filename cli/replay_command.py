@@ -25,7 +25,9 @@ _REQUESTS, _RUN = "Requests", "Run"
 
 
 def replay(
-    transcript: Annotated[str, typer.Argument(metavar="TRANSCRIPT", help="A transcript, or a folder of them.")],
+    transcripts: Annotated[
+        list[str], typer.Argument(metavar="TRANSCRIPT...", help="Transcripts, or folders of such as belong together.")
+    ],
     model: Annotated[
         str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
     ] = None,
@@ -61,6 +63,12 @@ def replay(
         Literal["prefill", "decode"],
         option("--feed", help="How recorded answers go in: in large calls, or token by token.", panel=_RUN),
     ] = "prefill",
+    parallel: Annotated[
+        int, option("--parallel", help="Conversations side by side.", panel=_RUN, metavar="N", min=1, max=64)
+    ] = 1,
+    real_time: Annotated[
+        bool, option("--real-time", help="Wait after each request for as long as its tools took.", panel=_RUN)
+    ] = False,
     generate: Annotated[
         int | None, option("--generate", help="Sample N tokens instead.", panel=_RUN, metavar="N", min=1)
     ] = None,

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class ReplayFlags:
     """One field per option, by its name on the command line."""
 
-    transcript: str
+    transcripts: list[str]
     model: str | None = None
     template: str | None = None
     think: bool | None = None
     format: str | None = None
     feed: Literal["prefill", "decode"] = "prefill"
+    parallel: int = 1
+    real_time: bool = False
     generate: int | None = None
     temp: float | None = None
     seed: int | None = None
@@ -77,6 +79,7 @@ class ReplayFlags:
             ("--json", "--jsonl", self.json and self.jsonl),
             ("-q", "-v", self.quiet and self.verbose > 0),
             ("--offline", "--yes", self.offline and self.yes),
+            ("--plan", "--real-time", self.plan and self.real_time),
             ("--plan", "--compare", self.plan and self.compares),
             ("--plan", "--generate", self.plan and self.generate is not None),
             ("--plan", "--min-efficiency", self.plan and self.min_efficiency is not None),
@@ -96,7 +99,12 @@ class ReplayFlags:
         cache = cache_options(self.no_cache, self.cache_dir, self.cache_bytes)
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
-            model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
+            model=self.model_name,
+            template=self.template,
+            offline=self.offline,
+            cache=cache,
+            kv_quantization=quantized,
+            parallel=self.parallel,
         )
 
     def settings(self) -> Settings:
@@ -110,6 +118,8 @@ class ReplayFlags:
             max_context=self.max_context,
             thinking=ThinkingOptions(enabled=self.think),
             sampling=SamplingOptions(temp=self.temp, seed=self.seed),
+            parallel=self.parallel,
+            real_time=self.real_time,
         )
 
     def supplied(self) -> Supplied:

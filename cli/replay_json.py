@@ -10,7 +10,7 @@ from .. import __version__
 from ..errors import MlxchatError
 from ..transcripts.rows import Result, Row
 from .json_output import error_object, write_json
-from .replay_output import Opening, ReplayOutput, missing_object, plan_turn, replay_object
+from .replay_output import Opening, ReplayOutput, missing_object, plan_turn, replay_object, transcripts_object
 from .streams import Streams
 
 REPLAY, EVENT = "mlxchat.replay/1", "mlxchat.replay-event/1"
@@ -73,6 +73,8 @@ class ReplayJsonl(ReplayOutput):
             fit=coming.fit,
             prefill_tokens=coming.prefill_tokens,
             seconds=coming.seconds,
+            transcripts=transcripts_object(opening),
+            parallel=opening.parallel,
         )
 
     def row(self, row: Row) -> None:

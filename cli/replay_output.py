@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import MlxchatError
 from ..transcripts.heading import Coming, Share
 from ..transcripts.rows import Result, Row
+from ..transcripts.together import Unread
+from .json_output import error_object
 from .replay_words import Subject
 
 
 @dataclass(frozen=True)
 class Opening:
-    """All that is known before the first request. `compared`: how many run uncached too; `planned`: nothing runs."""
+    """All that is known before the first request. `compared`: how many run uncached too; `planned`: nothing runs.
+
+    parallel   how many conversations may run side by side; unread: transcripts that can't be replayed
+    """
 
     subject: Subject
     share: Share
     coming: Coming
     compared: int = 0
     planned: bool = False
+    parallel: int = 1
+    unread: Sequence[Unread] = ()
+
+    @property
+    def conversations(self) -> list[str]:
+        """Their ids, in the order of their first requests."""
+        return list(dict.fromkeys(job.conversation for job in self.subject.jobs))
 
     @property
     def recorded(self) -> bool:
@@ -42,6 +55,9 @@ class ReplayOutput(ABC):
     def row(self, row: Row) -> None:
         """A request ended."""
 
+    def notice(self, line: str) -> None:  # noqa: B027 - programs are told what it cost, in the rows
+        """The engine has a line for the user."""
+
     @abstractmethod
     def end(self, result: Result, exit_code: int) -> None:
         """The last request ended, or Ctrl-C ended the run before it."""
@@ -61,6 +77,7 @@ def replay_object(opening: Opening, result: Result, versions: dict[str, str]) ->
         "model": subject.model,
         "missing": missing_object(opening.share),
         "skipped_lines": len(subject.transcript.skipped),
+        "transcripts": transcripts_object(opening),
     }
     if opening.planned:
         return {**out, "turns": [plan_turn(row) for row in result.rows], "summary": plan_summary(opening, result)}
@@ -69,6 +86,19 @@ def replay_object(opening: Opening, result: Result, versions: dict[str, str]) ->
     if baseline is not None:
         out["baseline"] = baseline
     return {**out, "versions": versions}
+
+
+def transcripts_object(opening: Opening) -> list[dict[str, Any]]:
+    """Each transcript by itself; `error` of one that was left out."""
+    whole = opening.subject.transcript
+    out: list[dict[str, Any]] = [
+        {"transcript": one.path, "format": one.format, "skipped_lines": len(one.skipped), "error": None}
+        for one in whole.parts or (whole,)
+    ]
+    for one in opening.unread:
+        error = error_object(one.error)
+        out.append({"transcript": one.path, "format": None, "skipped_lines": 0, "error": error})
+    return out
 
 
 def missing_object(share: Share) -> dict[str, Any]:

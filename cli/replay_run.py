@@ -15,6 +15,7 @@ from ..transcripts.model import Transcript
 from ..transcripts.planned import Planned
 from ..transcripts.reading import read
 from ..transcripts.rows import Disk, Result, Row
+from ..transcripts.together import Unread, read_all
 from .configuration import Configuration
 from .engine_access import start_engine
 from .failures import Reported, as_mlxchat_error
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..transcripts.replay import Replay
 
-BELOW_EFFICIENCY = 3
+BELOW_EFFICIENCY = PART_FAILED = 3
 
 
 class ReportError(OutputError):
@@ -42,7 +43,7 @@ class ReportError(OutputError):
 def run_replay(flags: ReplayFlags) -> int:
     """Run the command; the exit code. Raises Reported once the output has said what it had to."""
     configuration = Configuration.read()
-    flags = configuration.applied_to_replay(flags)
+    flags = configuration.applied_to_runs(flags)
     streams = Streams(flags.color or "auto", flags.verbosity)
     configuration.tell(streams)
     output = output_of(flags, streams)
@@ -68,18 +69,24 @@ def output_of(flags: ReplayFlags, streams: Streams) -> ReplayOutput:
 
 def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
     check_report(flags.report)
-    transcript = read(Path(flags.transcript).expanduser(), flags.format)
-    if not jobs_of(transcript, flags.supplied(), 1):
-        raise DataError(f"{flags.transcript} has no request to replay", "it holds no answer of a model")
+    transcript, unread = read_all(flags.transcripts, lambda name: _read(flags, name))
     if flags.plan:
-        return _plan(flags, streams, output, transcript)
+        return _plan(flags, streams, output, transcript, unread)
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with _running(flags, streams) as engine:
         from ..transcripts.replay import Replay
 
-        replay = Replay(engine, flags.settings())
+        replay = Replay(engine, flags.settings(), output.notice if flags.parallel > 1 else lambda text: None)
         with stopping(replay):
-            return _replay(flags, streams, output, replay, transcript)
+            return _replay(flags, streams, output, replay, transcript, unread)
+
+
+def _read(flags: ReplayFlags, name: str) -> Transcript:
+    """One of the transcripts. Raises InputError, DataError, UsageError."""
+    transcript = read(Path(name).expanduser(), flags.format)
+    if not jobs_of(transcript, flags.supplied(), 1):
+        raise DataError(f"{name} has no request to replay", "it holds no answer of a model")
+    return transcript
 
 
 def _jobs(flags: ReplayFlags, transcript: Transcript, sees: bool) -> Sequence[Job]:
@@ -92,6 +99,7 @@ def _replay(
     output: ReplayOutput,
     replay: Replay,
     transcript: Transcript,
+    unread: Sequence[Unread],
 ) -> int:
     from ..transcripts.replay import spread
 
@@ -108,17 +116,21 @@ def _replay(
     coming = Coming.of(planned, flags.prefill_rate or replay.rate(), compared)
     words = flags.supplied_words()
     subject = Subject(transcript, jobs, info.model, info.template, replay.limit, words, info.vision)
-    opening = Opening(subject, Share.of(planned, transcript.missing), coming, len(compared))
+    opening = Opening(
+        subject, Share.of(planned, transcript.missing), coming, len(compared), parallel=flags.parallel, unread=unread
+    )
     output.begin(opening)
     rows = []
     for row in replay.run(planned, compared):
         rows.append(row)
         output.row(row)
-    result = Result(tuple(rows), replay.seconds(), replay.disk(), replay.memory())
+    result = Result(tuple(rows), replay.seconds(), replay.disk(), replay.memory(), flags.parallel)
     return _finish(flags, streams, output, opening, result, stopped=replay.stopped)
 
 
-def _plan(flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript) -> int:
+def _plan(
+    flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript, unread: Sequence[Unread]
+) -> int:
     """--plan: a tokenizer and a template, no weights."""
     from ..transcripts.weightless import Weightless
 
@@ -131,7 +143,7 @@ def _plan(flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript
     words = flags.supplied_words()
     subject = Subject(transcript, jobs, without.name, without.template, without.limit, words, without.sees)
     coming = Coming.of(planned, flags.prefill_rate)
-    opening = Opening(subject, Share.of(planned, transcript.missing), coming, planned=True)
+    opening = Opening(subject, Share.of(planned, transcript.missing), coming, planned=True, unread=unread)
     output.begin(opening)
     rows = [_planned_row(one, flags.prefill_rate) for one in planned]
     for row in rows:
@@ -165,13 +177,19 @@ def _finish(
         code = Interrupted.exit_code
     elif flags.min_efficiency is not None and efficiency is not None and efficiency < flags.min_efficiency:
         code = BELOW_EFFICIENCY
+    elif result.failed or opening.unread:
+        code = PART_FAILED
     output.end(result, code)
     if flags.report is not None:
         from ..transcripts.report import page
 
         write_report(flags.report, page(opening.subject.transcript, opening.subject.model, result, flags.with_text))
         streams.note(f"report: {flags.report}")
-    if code == BELOW_EFFICIENCY:
+    for one in opening.unread:
+        streams.note(f"{one.path} was left out: {one.error.message}")
+    if result.failed:
+        streams.note(f"{result.failed:,} requests failed, or came after one that had")
+    if flags.min_efficiency is not None and efficiency is not None and efficiency < flags.min_efficiency:
         streams.note(f"efficiency {efficiency:.4f} is under {flags.min_efficiency} (--min-efficiency)")
     return code
 

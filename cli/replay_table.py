@@ -25,7 +25,7 @@ WORDS: dict[Divergence, str] = {
     "image_changed": "other image",
     "other": "other",
 }
-_OUTCOMES = {"skipped_too_long": "skipped: too long", "no_request": "no request"}
+_OUTCOMES = {"skipped_too_long": "skipped: too long", "no_request": "no request", "failed": "failed"}
 
 
 @dataclass(frozen=True)
@@ -93,21 +93,39 @@ _COLUMNS = (
     Column("written", 9, 7, lambda row: size(row.stats.checkpoint_bytes)),
     Column("memory", 9, 8, lambda row: size(row.stats.peak_memory_bytes)),
 )
-_ALWAYS_THERE = ("#", "line", "prompt")
+_ALWAYS_THERE = ("#", "conv", "line", "prompt")
 _WHY_WIDTH = 17
 _PLANNED_ONLY = {"ttft": "est.", "cached": "reusable"}
 _NOT_PLANNED = ("from disk", "rewound", "restored", "read", "written", "memory")
 
 
 class Table:
-    """The columns that fit into `width`, and the lines they make."""
+    """The columns that fit into `width`, and the lines they make.
 
-    def __init__(self, width: int, *, compared: bool = False, recorded: bool = False, planned: bool = False) -> None:
+    side_by_side   the conversations, if they run so: each row then has its conversation's number, and no line its name
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        compared: bool = False,
+        recorded: bool = False,
+        planned: bool = False,
+        side_by_side: Sequence[str] = (),
+    ) -> None:
         self.width = max(NARROWEST, min(width, WIDEST))
         left_out = set() if compared else {"uncached", "ratio"}
         left_out |= set() if recorded else {"recorded"}
         left_out |= set(_NOT_PLANNED) if planned else set()
-        wanted = [column for column in _COLUMNS if column.title not in left_out]
+        self.side_by_side = side_by_side
+        numbers = {name: number for number, name in enumerate(side_by_side, 1)}
+        beside = (
+            Column("conv", 5, 0, lambda row: f"{numbers[row.planned.job.conversation]}", "cyan"),
+            Column("at", 8, 1, lambda row: seconds(1000 * row.started_s), "dim"),
+        )
+        columns = (_COLUMNS[0], *beside, *_COLUMNS[1:]) if side_by_side else _COLUMNS
+        wanted = [column for column in columns if column.title not in left_out]
         self.columns = _fitting(wanted, self.width - _WHY_WIDTH - 2)
         self._titles = _PLANNED_ONLY if planned else {}
         self._conversation: str | None = None
@@ -120,6 +138,8 @@ class Table:
     def rows(self, row: Row) -> list[Line]:
         """A row's line, after its conversation's name where that isn't the last row's."""
         job = row.planned.job
+        if self.side_by_side:
+            return [self._row(row)]
         lines = [] if job.conversation == self._conversation else [[Span(self._name(job), "cyan")]]
         self._conversation = job.conversation
         return [*lines, self._row(row)]

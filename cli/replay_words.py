@@ -14,6 +14,7 @@ from ..transcripts.padding import MARK
 from ..transcripts.remedies import Costly, costliest
 from ..transcripts.rows import Result, Row, by_conversation
 from .replay_table import Line, Span, Table, cut, plain
+from .replay_timeline import timeline
 from .stats_line import seconds, size
 
 _LABEL = 12
@@ -44,8 +45,9 @@ def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Itera
     """The lines before the table."""
     transcript = subject.transcript
     conversations = len({job.conversation for job in subject.jobs})
+    parts = transcript.parts or (transcript,)
     words = [
-        plain(Path(transcript.path).name),
+        ", ".join(plain(Path(part.path).name) for part in parts),
         transcript.format,
         f"{_count(conversations, 'conversation')}, {_count(len(subject.jobs), 'request')}",
     ]
@@ -104,6 +106,8 @@ def summary(result: Result, table: Table, planned: bool = False) -> Iterator[Lin
             yield table.subtotal(name, rows)
         yield []
     yield from _sums(result, table.width, planned)
+    if table.side_by_side and not planned:
+        yield from timeline(result, table.side_by_side, table.width)
     if any(row.planned.padded_tokens for row in result.rows):
         tokens = sum(row.planned.padded_tokens for row in result.rows)
         yield from labelled("padded", f"{tokens:,} tokens are synthetic, in the prompts marked {MARK}", table.width)
@@ -119,6 +123,8 @@ def _sums(result: Result, width: int, planned: bool) -> Iterator[Line]:
     yield from labelled("total", " · ".join(words), width, "bold")
     if planned:
         return
+    if result.parallel > 1:
+        yield from labelled("overlap", overlap_words(result), width)
     yield from labelled("efficiency", f"{_percent(totals.efficiency, 1)} of what was fed before", width)
     ttft = f"median {seconds(totals.ttft_ms['p50'])} · 95 % under {seconds(totals.ttft_ms['p95'])}"
     yield from labelled("ttft", ttft, width)
@@ -138,6 +144,12 @@ def _sums(result: Result, width: int, planned: bool) -> Iterator[Line]:
     if mismatched:
         words_ = f"{mismatched:,} prompt tokens are not what rendering through the recorded answers begins with"
         yield from labelled("mismatches", words_, width)
+
+
+def overlap_words(result: Result) -> str:
+    """For example `2.7 requests at once on the average, 4 at most · 212 tokens/s`."""
+    words = f"{result.at_once:.1f} requests at once on the average, {result.parallel} at most"
+    return words if result.tokens_per_s is None else f"{words} · {result.tokens_per_s:,.0f} tokens/s"
 
 
 def costs(rows: Sequence[Row], width: int, verbose: bool) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from typer.main import get_command
 from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .app import build_app
 from .failures import Reported, as_mlxchat_error, lines, output_error
+from .interrupts import unheard
 from .routing import COMMANDS, PROGRAM
 
 DEBUG_VARIABLE = "MLXCHAT_DEBUG"
@@ -59,7 +60,8 @@ def _fail(error: BaseException, argv: list[str]) -> int:
         failure = output_error(error)  # what commands write elsewhere has errors of its own
         failure.__cause__ = error
     try:
-        print_json_failure(failure, argv)
+        with unheard():  # one press can come twice, and the second would cost the JSON
+            print_json_failure(failure, argv)
     except OutputError as refused:
         failure = refused
     if isinstance(failure, OutputError) and _stdout_refuses():

@@ -23,9 +23,18 @@ NUMBERS: dict[str, tuple[type, float, float]] = {
 }
 """Name, type, least and greatest value: mlx-lm's sampler and processor arguments."""
 
+FLAGS: dict[str, tuple[type, float, float]] = {
+    "temp": (float, 0, math.inf),
+    "top_p": (float, 0, 1),
+    "top_k": (int, 0, math.inf),
+    "min_p": (float, 0, 1),
+    "max_tokens": (int, 1, math.inf),
+    "seed": (int, 0, (1 << 64) - 1),
+}
+"""The same of those that have flags of their own."""
+
 STOP = "stop"
 NAMES = (STOP, *NUMBERS)
-_FLAGS = ("temp", "top_p", "top_k", "min_p", "max_tokens", "seed")
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,12 @@ def read_settings(options: Sequence[str]) -> Settings:
 
 
 def _number(name: str, text: str) -> float:
-    kind, least, most = NUMBERS[name]
+    return parse_number(f"-o {name}", text, NUMBERS[name], f"-o {name}=VALUE")
+
+
+def parse_number(what: str, text: str, bounds: tuple[type, float, float], hint: str) -> float:
+    """`text` as a number within (type, least, greatest). Raises UsageError that says what `what` takes, and `hint`."""
+    kind, least, most = bounds
     try:
         value: float = kind(text)
         finite = math.isfinite(value)
@@ -65,14 +79,12 @@ def _number(name: str, text: str) -> float:
         value, finite = math.nan, False
     if not (finite and least <= value <= most):
         span = f" from {least:g} to {most:g}" if math.isfinite(most) else f", {least:g} or more" * math.isfinite(least)
-        raise UsageError(
-            f"-o {name} takes {'a whole number' if kind is int else 'a number'}{span}, not `{text}`", f"-o {name}=VALUE"
-        )
+        raise UsageError(f"{what} takes {'a whole number' if kind is int else 'a number'}{span}, not `{text}`", hint)
     return value
 
 
 def _unknown(name: str) -> UsageError:
-    if name in _FLAGS:
+    if name in FLAGS:
         return UsageError(f"`{name}` has a flag of its own", f"use --{name.replace('_', '-')} VALUE")
     near = get_close_matches(name, NAMES, n=1)
     if near:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..engine.conversation_tree import ConversationTree
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..engine.user_aliases import meaning
@@ -34,6 +35,7 @@ class SavedChat:
     recorder     None: nothing is saved
     unanswered   a message at the end of the session that got no answer, to be offered again
     day          ISO, the day that templates may name: the one on which the chat began; None for today
+    tree         everything that was said before, on all branches
     """
 
     flags: ChatFlags
@@ -42,6 +44,7 @@ class SavedChat:
     recorder: SessionRecorder | None = None
     unanswered: Message | None = None
     day: str | None = None
+    tree: ConversationTree = field(default_factory=ConversationTree)
 
     @property
     def session_id(self) -> str | None:
@@ -102,9 +105,9 @@ def _new(flags: ChatFlags, system: str | None, store: SessionStore, streams: Str
         system = system_text(flags.defaults.get("system"))
     flags = flags.for_new_chat()
     if flags.no_save:
-        return SavedChat(flags, system)
+        return SavedChat(flags, system, tree=ConversationTree(settings_of(flags, system).model))
     recorder = SessionRecorder(store.folder, settings_of(flags, system), streams.notice)
-    return SavedChat(flags, system, recorder=recorder)
+    return SavedChat(flags, system, recorder=recorder, tree=ConversationTree(recorder.settings.model))
 
 
 def _locked(path: Path, streams: Streams) -> SessionAppender | None:
@@ -133,6 +136,7 @@ def _resumed(
         streams.note(f"the session names what no session may set, and is not obeyed: {names}")
     flags = _restored(flags, saved.settings, streams)
     system = saved.settings.system if system is None else system
+    saved, lost = _as_it_is_here(saved, store)
     settings, conversation = settings_of(flags, system), saved.answered
     said = [entry for entry in conversation if entry.message.role != "system"]
     recorder: SessionRecorder | None = None
@@ -140,19 +144,31 @@ def _resumed(
         recorder = SessionRecorder.resume(appender, saved, settings, streams.notice)
     elif not flags.no_save:
         recorder = SessionRecorder(store.folder, settings, streams.notice, said, forked_from=saved.id)
-    history, lost = without_lost([_as_said_here(entry, settings.model, store) for entry in said])
+    history = tuple(entry.message for entry in said)
     _tell(saved, history, settings, recorder, streams, flags.cache_persist)
     for line in lost:
         streams.note(line)
     ended = saved.conversation[len(conversation) :]
-    unanswered = store.images.located(ended[-1].message) if ended else None
-    return SavedChat(flags, system, history, recorder, unanswered, saved.day)
+    goes_on = recorder is not None and recorder.session_id == saved.id
+    tree = _tree_of(saved.entries if goes_on else conversation, settings.model)
+    return SavedChat(flags, system, history, recorder, ended[-1].message if ended else None, saved.day, tree)
 
 
-def _as_said_here(entry: Entry, model: str | None, store: SessionStore) -> Message:
-    """The message; its sampled ids only if they are of this model's vocabulary."""
-    message = store.images.located(entry.message)
-    return message if entry.model == model else replace(message, generated=None)
+def _as_it_is_here(saved: SavedSession, store: SessionStore) -> tuple[SavedSession, list[str]]:
+    """The session with its pictures where they are now, and one line about each that is gone."""
+    located = [store.images.located(entry.message) for entry in saved.entries]
+    messages, lost = without_lost(located)
+    entries = (replace(entry, message=message) for entry, message in zip(saved.entries, messages, strict=True))
+    return replace(saved, entries=tuple(entries)), lost
+
+
+def _tree_of(entries: Sequence[Entry], model: str | None) -> ConversationTree:
+    """All branches of `entries`, for a chat that `model` answers from now on."""
+    tree = ConversationTree(model)
+    numbers: dict[str | None, int] = {}
+    for entry in entries:
+        numbers[entry.id] = tree.add(entry.message, numbers.get(entry.parent_id), entry.model).number
+    return tree
 
 
 def _tell(

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
+from typing import Any, cast
 
 from .ahead import AheadRequest
 from .cache_report import CacheReport
+from .conversation import Conversation
+from .conversation_tree import ConversationTree
 from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
-from .messages import system as system_message
 from .options import RequestOptions
+from .outlook import Outlook, count_tokens, look_ahead
 from .recorder import Recorder, Unrecorded
 from .request import Request
 from .stats import RequestStats
 
+Tools = tuple[dict[str, Any], ...]
 _numbers = itertools.count(1)
 _ahead_numbers = itertools.count(-1, -1)  # of work ahead of requests, so that requests count up by one
 
@@ -27,7 +32,7 @@ def next_number() -> int:
     return next(_numbers)
 
 
-class Chat:
+class Chat(Conversation):
     """The messages so far, and the requests that they cost.
 
     A request's user message is kept only with an answer: where nothing was said (an error, an interruption during
@@ -36,6 +41,8 @@ class Chat:
     history     messages that were said before, without the system message; the recorder knows them
     recorder    is told of every change before the caller is
     day         ISO, the day on which the history began, which templates may name; None for today
+    tools       gives the tools that the model is told of, asked anew for each request; None: those of its options
+    tree        all branches of what was said before, `history` among them; None: there are no others
     """
 
     def __init__(
@@ -45,23 +52,25 @@ class Chat:
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], Tools] | None = None,
+        *,
+        tree: ConversationTree | None = None,
     ) -> None:
+        super().__init__(system, history, recorder or Unrecorded(), tree)
         self._engine = engine
-        self._system = system
+        self._tools = tools
         self._running: Request | None = None
-        self._recorder: Recorder = recorder or Unrecorded()
         self._begin()
-        self.messages += history
         self._day: str = day or date.today().isoformat()
 
     def clear(self) -> None:
         """Begin a new conversation on the same engine."""
         self._day = date.today().isoformat()
         self._recorder.cleared()
+        self._start_over(ConversationTree(self.tree.model))
         self._begin()
 
     def _begin(self) -> None:
-        self.messages: list[Message] = [] if self._system is None else [system_message(self._system)]
         self.requests: list[RequestStats] = []
         self._ahead = AheadRequest(0, "", (), RequestOptions())  # none yet
         self._name = self._recorder.session_id or uuid.uuid4().hex
@@ -70,6 +79,11 @@ class Chat:
     def name(self) -> str:
         """What the engine and the KV cache call this conversation."""
         return self._name
+
+    @property
+    def day(self) -> str:
+        """The day (ISO) that templates may name."""
+        return self._day
 
     def cache_report(self) -> CacheReport:
         """What the engine's KV cache holds and has done so far."""
@@ -82,6 +96,15 @@ class Chat:
         self._recorder.asked(before, message)
         yield from self._run(options, before)
 
+    def add_result(self, message: Message) -> None:
+        """Append a tool's result. It stays, whatever comes of the request after it."""
+        self.messages.append(message)
+        self._recorder.asked(len(self.messages) - 1, message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Have the model answer the messages as they stand, such as the results of the tools it called."""
+        yield from self._run(options, len(self.messages))
+
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Have the engine prefill what the next message's prompt will begin with, while nobody waits.
 
@@ -90,33 +113,46 @@ class Chat:
         The request returned tells when that is `done`; `cancelled` may be set; asking puts an end to it in any case.
         """
         self._ahead.cancelled.set()
+        options = self._with_tools(options)
         self._ahead = AheadRequest(
-            next(_ahead_numbers), self._name, tuple(self.messages), options, draft, least, self._day
+            next(_ahead_numbers),
+            self._name,
+            self.tree.for_model(self.messages),
+            options,
+            draft,
+            least,
+            self._day,
         )
         self._engine.prepare(self._ahead)
         return self._ahead
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
-        """Another answer to the last user message; the old one and all after it are replaced.
+        """Another answer to the last user message; the old one and all after it become another branch.
 
         Nothing to retry gives no event at all.
         """
-        last = self._last_user()
+        last = next(reversed(self.turns), None)
         if last is None:
             return
+        self.tree.grow(self.messages)
         old = self.messages[last + 1 :]
         del self.messages[last + 1 :]
         yield from self._run(options, last + 1, old)
 
-    def undo(self) -> Message | None:
-        """Take back the last user message and all after it; returns that message, None if there is none."""
-        last = self._last_user()
-        if last is None:
-            return None
-        message = self.messages[last]
-        del self.messages[last:]
-        self._recorder.stands(last)
-        return message
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def outlook(self, options: RequestOptions, messages: Sequence[Message] | None = None) -> Outlook:
+        """What the prompt of `messages` (those so far) would be and cost. Raises TemplateError, EngineFailed."""
+        wanted = self.tree.for_model(self.messages if messages is None else messages)
+        options = self._with_tools(options)
+        found = self._engine.call(lambda machinery: look_ahead(machinery, self._name, wanted, options, self._day))
+        return cast(Outlook, found)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of this model each text has. Raises EngineFailed."""
+        return cast(list[int], self._engine.call(lambda machinery: count_tokens(machinery, tuple(texts))))
+
+    # -- one request -------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the running request between two model calls; its events end with TurnDone("interrupted")."""
@@ -124,15 +160,13 @@ class Chat:
         if running is not None:
             running.cancelled.set()
 
-    def _last_user(self) -> int | None:
-        return next((i for i in reversed(range(len(self.messages))) if self.messages[i].role == "user"), None)
-
     def _run(
         self, options: RequestOptions, restore_length: int, replaced: list[Message] | None = None
     ) -> Iterator[Event]:
         """Stream one request. If nothing comes of it, the messages go back to what they were before it."""
         self._ahead.cancelled.set()
-        request = Request(next_number(), self._name, tuple(self.messages), options, day=self._day)
+        options = self._with_tools(options)
+        request = Request(next_number(), self._name, self.tree.for_model(self.messages), options, day=self._day)
         self._running = request
         self._engine.submit(request)
         index = len(self.messages)
@@ -149,7 +183,7 @@ class Chat:
                     said = event.message.generated is not None and event.message.generated.ids
                     kept = bool(said) or event.finish_reason != "interrupted"
                     if kept:
-                        self.messages.append(event.message)
+                        self._answered(event.message)
                         self._recorder.answered(index, event.message, event.stats)
                 if ended and not kept:
                     self._take_back(restore_length, replaced)
@@ -161,6 +195,9 @@ class Chat:
                 request.cancelled.set()
                 self._take_back(restore_length, replaced)
             self._running = None
+
+    def _with_tools(self, options: RequestOptions) -> RequestOptions:
+        return options if self._tools is None else replace(options, tools=self._tools())
 
     def _take_back(self, length: int, replaced: list[Message] | None) -> None:
         del self.messages[length:]

@@ -1,4 +1,4 @@
-"""The conversations that the engine knows: one of them current, the others parked, the oldest forgotten.
+"""The conversations that the engine knows: some of them current, the others parked, the oldest forgotten.
 
 Their records are in the store whether the engine still knows them or not: what is forgotten here is only how a next
 prompt would depart from the last one.
@@ -21,13 +21,17 @@ MOST_KNOWN: Final = 64
 class Conversations:
     """Sequences by conversation, the one used last at the end. Engine thread only.
 
+    `recent` is how many of those used last stay in memory: one, and as many as may be active at once.
     `ttl` is how many seconds a conversation's KV is kept, in memory and in the store, after it was last used; None: as
     long as there is room.
     """
 
-    def __init__(self, reuse: Reuse, ttl: float | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, reuse: Reuse, ttl: float | None = None, clock: Callable[[], float] = time.time, recent: int = 1
+    ) -> None:
         self.known: OrderedDict[str, Sequence] = OrderedDict()
         self.ttl = ttl
+        self._recent = recent
         self._reuse = reuse
         self._clock = clock
         self._numbers = itertools.count(1)
@@ -45,13 +49,14 @@ class Conversations:
         sequence.used_at = self._clock()
         return sequence
 
-    def leave_all_but(self, current: Sequence) -> None:
-        """A conversation that isn't current holds no KV in memory, and pins nothing."""
+    def leave_all_but(self, *current: Sequence) -> None:
+        """A conversation that is neither current nor recent holds no KV in memory, and pins nothing."""
+        kept = {id(sequence) for sequence in (*current, *list(self.known.values())[-self._recent :])}
         for other in self.known.values():
-            if other is not current:
+            if id(other) not in kept:
                 self._reuse.drop_live(other)
                 self._reuse.unpin(other)
-        while len(self.known) > MOST_KNOWN and next(iter(self.known.values())) is not current:
+        while len(self.known) > MOST_KNOWN and id(next(iter(self.known.values()))) not in kept:
             self.known.popitem(last=False)
 
     def rest(self, sequence: Sequence) -> None:

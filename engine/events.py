@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import MlxchatError
 from .messages import Message, ToolCall
 from .stats import FinishReason, RequestStats
+from .tools.tool import ToolResult
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,10 @@ class PrefillProgress:
 
 @dataclass(frozen=True)
 class ReasoningDelta:
-    """More reasoning text. May split a word, never a character."""
+    """More reasoning text. May split a word, never a character. `tokens` of reasoning so far, this included."""
 
     text: str
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,29 @@ class ToolCallDone:
     """The model finished writing one tool call."""
 
     call: ToolCall
+
+
+@dataclass(frozen=True)
+class ToolStarted:
+    """A call was allowed, and runs now."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True)
+class ToolResultDone:
+    """What came of a call is in the conversation."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """A request ended with calls, they were answered, and the turn goes on with the next request."""
+
+    message: Message
+    stats: RequestStats
 
 
 @dataclass(frozen=True)
@@ -63,4 +88,15 @@ class TurnFailed:
     partial: str
 
 
-Event = PrefillProgress | ReasoningDelta | TextDelta | ToolCallDone | Notice | TurnDone | TurnFailed
+Event = (
+    PrefillProgress
+    | ReasoningDelta
+    | TextDelta
+    | ToolCallDone
+    | ToolStarted
+    | ToolResultDone
+    | StepDone
+    | Notice
+    | TurnDone
+    | TurnFailed
+)

@@ -33,19 +33,13 @@ class Feeding:
         return ids
 
     def step(self, run: Run, runner: ModelRunner, live: LiveCache) -> bool:
-        """Feed the next call's ids as a reply of `run`; False if there are none left."""
+        """Feed the next block's ids as a reply of `run`; False if there are none left."""
         ids = self.take(live.length)
         if not ids:
             return False
-        fed = mx.array(ids, mx.uint32)
-        logits = runner.forward(run.request.number, run.sequence.number, live, live.length, fed)
-        if self.one_by_one:  # what decoding costs, the draw included
-            run.lazy = run.draw(logits, fed)
-            mx.async_eval(run.lazy)  # type: ignore[no-untyped-call]
-        del logits  # its graph refers to the KV buffers
-        if not self.one_by_one:
-            runner.settle(live)
-            mx.clear_cache()
+        runner.forward(run.request.number, run.sequence.number, live, live.length, mx.array(ids, mx.uint32))
+        runner.settle(live)
+        mx.clear_cache()
         live.append(ids)
         for token in ids:
             run.accept(token)

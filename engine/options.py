@@ -37,13 +37,15 @@ class ThinkingOptions:
 class RequestOptions:
     """All that may differ from one request to the next. `max_context` None: what the model was made for.
 
-    `schema` is the text of a JSON schema that the answer must follow, checked by `answer_schema`.
+    whole_reply   refuse a prompt behind which `max_tokens` don't fit, rather than make the reply shorter
+    schema        the text of a JSON schema that the answer must follow, checked by `answer_schema`
     """
 
     sampling: SamplingOptions = SamplingOptions()
     thinking: ThinkingOptions = ThinkingOptions()
     tools: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
+    whole_reply: bool = False
     schema: str | None = None
 
 
@@ -79,8 +81,8 @@ class KVQuantization:
 class EngineOptions:
     """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
 
-    `kv_quantization` None: keys and values are kept as the model computes them. `adapter`: a folder of
-    mlx-lm's trainer.
+    `kv_quantization` None: keys and values are kept as the model computes them. `parallel` is the most sequences that
+    are active at once. `adapter`: a folder of mlx-lm's trainer.
     """
 
     model: str = "smollm2"
@@ -89,4 +91,5 @@ class EngineOptions:
     cache: CacheOptions = CacheOptions()
     prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
+    parallel: int = 1
     adapter: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from .events import ReasoningDelta, TextDelta
@@ -31,6 +32,9 @@ class Recorder(Protocol):
     def stands(self, length: int) -> None:
         """The conversation is its first `length` messages; the rest, and words of an open answer, are a branch."""
 
+    def moved(self, messages: Sequence[Message]) -> None:
+        """The conversation is `messages` now: another branch, or one that is to be made of messages said before."""
+
     def cleared(self) -> None:
         """A new conversation begins."""
 
@@ -50,6 +54,9 @@ class Unrecorded:
         """Nothing."""
 
     def stands(self, length: int) -> None:
+        """Nothing."""
+
+    def moved(self, messages: Sequence[Message]) -> None:
         """Nothing."""
 
     def cleared(self) -> None:

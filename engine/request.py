@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from ..cache.keys import Ids
+from ..cache.live import LiveCache
 from .events import Event, ReasoningDelta, TextDelta
 from .feeding import Feeding
 from .hit_rate import MissReason
@@ -22,7 +24,7 @@ from .options import RequestOptions
 from .prompts import Prompt
 from .recorded import Recorded
 from .reuse import Reuse
-from .sampling import Processor, Sampler
+from .sampling import OwnRandom, Processor, Sampler
 from .sequence import Sequence
 from .stats import FinishReason, RequestStats
 from .stops import StopStrings
@@ -53,10 +55,14 @@ class Request:
 
 @dataclass
 class Draw:
-    """How the next id is chosen: processors over the ids so far, then the sampler."""
+    """How the next id is chosen: processors over the ids so far, then the sampler.
+
+    random   the run's own random numbers; None: those of the process
+    """
 
     sampler: Sampler
     processors: list[Processor]
+    random: OwnRandom | None = None
     tokens: mx.array | None = None
 
     def __call__(self, logits: mx.array, fed: mx.array) -> mx.array:
@@ -67,7 +73,8 @@ class Draw:
             for processor in self.processors:
                 last = processor(self.tokens, last)
         logprobs = last - mx.logsumexp(last, axis=-1, keepdims=True)
-        return self.sampler(logprobs).astype(mx.uint32)
+        with self.random if self.random is not None else nullcontext():
+            return self.sampler(logprobs).astype(mx.uint32)
 
 
 class Run:
@@ -118,6 +125,17 @@ class Run:
         self._detokenizer = detokenizer
 
     @property
+    def live(self) -> LiveCache:
+        """The sequence's KV. Must hold: the run has been admitted."""
+        assert self.sequence.live is not None
+        return self.sequence.live
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its next call feeds a single id behind the prompt."""
+        return not self.calls and (self.feeding is None or self.feeding.one_by_one)
+
+    @property
     def thinking(self) -> bool:
         """Whether the next id belongs to the reasoning."""
         return self._parser.in_reasoning
@@ -142,10 +160,10 @@ class Run:
         self.thought = self.thought or thinking
         self.ids.append(token)
         self._detokenizer.add_token(token)
-        self._say(self._parser.feed(self._detokenizer.last_segment))
         if thinking and not forced:
             self.stats.reasoning_tokens += 1
         self.stats.completion_tokens += 1
+        self._say(self._parser.feed(self._detokenizer.last_segment))
 
     def end(self) -> None:
         """Flush what the detokenizer and the parser held back."""
@@ -162,7 +180,7 @@ class Run:
                 continue
             self.segments.append(segment)
             if segment.kind == "reasoning":
-                self.request.events.put(ReasoningDelta(segment.text))
+                self.request.events.put(ReasoningDelta(segment.text, self.stats.reasoning_tokens))
 
     def _say_text(self, text: str) -> None:
         if text:

@@ -44,6 +44,15 @@ class Restorer:
         self._fresh = fresh
         self._leave = leave
 
+    def reach(self, ids: Ids, live: LiveCache | None, limit: int, pictures: Sequence[ImageSpan]) -> int:
+        """The position that `restored` would be asked for, without going there."""
+        keys = Chain(self._namespace)
+        keys.append(ids)
+        plan = self.planner.plan(ids, keys.keys, live, limit, 0, pictures)
+        if self._store is not None:
+            self._store.unpin(plan.entries)
+        return plan.position
+
     def restored(
         self, sequence: Conversation, ids: Ids, limit: int, stats: RequestStats, pictures: Sequence[ImageSpan]
     ) -> LiveCache:

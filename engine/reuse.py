@@ -32,6 +32,7 @@ PINNED_TURNS = 2  # of the current conversation: their anchors are not evicted
 class Reuse:
     """Engine thread only. `store` None: nothing is written, live sequences are still rewound in memory.
 
+    `shares`: other conversations run beside.
     `layout` None: a cache class that can't be rewound, or --no-cache; every request then starts from nothing.
     """
 
@@ -44,6 +45,7 @@ class Reuse:
         *,
         off: bool = False,
         memory: Memory | None = None,
+        shares: bool = False,
     ) -> None:
         self.store = store
         self.trie = SequenceTrie()
@@ -54,7 +56,7 @@ class Reuse:
         if layout is not None and not off:
             memory = memory if memory is not None else Memory()
             self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._keep_branch)
-        self._checkpoints = Checkpoints(store if self._restorer is not None else None)
+        self._checkpoints = Checkpoints(store if self._restorer is not None else None, shares=shares)
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
 
@@ -136,6 +138,12 @@ class Reuse:
         if self._restorer is None:
             return 0
         return len(ids) - (common_prefix(ids, sequence.live.ids) if sequence.live is not None else 0)
+
+    def reach(self, ids: Ids, live: LiveCache | None, pictures: Sequence[ImageSpan] = ()) -> int:
+        """How many of `ids` (elements) a request would reuse now, at most all but the last. Nothing is touched."""
+        if self._restorer is None or not len(ids):
+            return 0
+        return self._restorer.reach(ids, live, len(ids) - 1, pictures)
 
     def begin_ahead(self, sequence: Conversation, ids: Ids, open_at: int, pictures: Sequence[ImageSpan] = ()) -> int:
         """Put the sequence as far along `ids` (elements), which a coming prompt will begin with, as it can be restored.

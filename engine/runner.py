@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import mlx.core as mx
 
 from ..cache.layers import pending_arrays
 from ..cache.live import LiveCache
+from ..cache.together import Together
 from .image_spans import ImageSpan, overlapping
 from .vision_model import VisionModel
 
@@ -57,14 +59,25 @@ class CallLog:
         self._entries.clear()
 
 
+@dataclass(frozen=True)
+class Fed:
+    """One id (uint32 [1], lazy or not) for the end of one sequence. Numbers as in the call log."""
+
+    request: int
+    sequence: int
+    live: LiveCache
+    ids: mx.array
+
+
 class ModelRunner:
-    """Feeds ids to the model through one sequence's caches. Engine thread only.
+    """Feeds ids to the model through one sequence's caches, or one id to each of several. Engine thread only.
 
     model    mlx-lm's module, or a VisionModel
     """
 
     def __init__(self, model: Any, log: CallLog) -> None:
         self._model = model
+        self._together: Together | None = None
         self.log = log
 
     def forward(self, request: int, sequence: int, live: LiveCache, start: int, ids: mx.array) -> mx.array:
@@ -81,6 +94,30 @@ class ModelRunner:
             logits = self._model(ids[None], cache=live.caches)
         live.drop_views()
         return logits
+
+    def forward_together(self, fed: Sequence[Fed]) -> mx.array:
+        """Feed several sequences one id each, in one call; returns lazy logits [sequences, 1, vocabulary].
+
+        The caller notes the ids, evaluates and captures as after `forward`. Must hold: two sequences or more.
+        """
+        lives = [one.live for one in fed]
+        if self._together is None or not self._together.serves(lives):
+            self._together = Together(lives)
+        for one in fed:
+            self.log.add(one.request, one.sequence, one.live.length, one.ids, one.live.pictures)  # type: ignore[arg-type]
+        caches, ids = self._together.caches(), mx.stack([one.ids for one in fed])
+        logits: mx.array
+        if isinstance(self._model, VisionModel):
+            places = [(live.pictures, live.length) for live in lives]
+            logits = self._model.together(ids, caches, places)  # type: ignore[arg-type]
+        else:
+            logits = self._model(ids, cache=caches)
+        self._together.fed()
+        return logits
+
+    def part(self) -> None:
+        """A sequence leaves: hold on to none of those that were fed together."""
+        self._together = None
 
     @staticmethod
     def settle(live: LiveCache) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
+import numpy as np
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from ..errors import UsageError
@@ -84,6 +86,27 @@ def _convert(key: str, value: Any) -> Any:
         return min(known[key](value), _LARGEST)
     except (TypeError, ValueError):
         raise UsageError(f"-o {key}={value}: not a number", f"for example -o {key}=1") from None
+
+
+class OwnRandom:
+    """Random numbers of one run among several, the same as if it ran alone: a context for each draw.
+
+    MLX has one key for all, which can be read but only be set by a seed; a seed's two halves are the key. Reading it
+    waits for the draw before.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._key: int | mx.array = seed % (1 << 64)  # MLX takes 64 bits
+
+    def __enter__(self) -> None:
+        if isinstance(self._key, mx.array):
+            high, low = (int(half) for half in np.array(self._key))
+            self._key = (high << 32) | low
+        mx.random.seed(self._key)
+
+    def __exit__(self, *exc: object) -> None:
+        self._key = cast(Any, mx.random.state)[0]
+        mx.random.seed(secrets.randbits(64))  # nobody else's draws follow from this run's seed
 
 
 class ThinkFloor:

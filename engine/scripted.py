@@ -9,11 +9,14 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from ..errors import DataError
+
+if TYPE_CHECKING:
+    from .request import Run
 
 _POLL_SECONDS = 0.005
 
@@ -71,6 +74,13 @@ class Gate:
         while self._held_at(point) and not cancelled():
             (self._folder / "held").write_text(point)
             time.sleep(_POLL_SECONDS)
+
+    def stops(self, run: Run, point: str) -> bool:
+        """Whether the run is over before `point` (of its request): it was cancelled, perhaps while it was held here."""
+        self.reach(f"{run.request.number}.{point}", run.request.cancelled.is_set)
+        if run.request.cancelled.is_set():
+            run.finish = "interrupted"
+        return run.finish is not None
 
     def _held_at(self, point: str) -> bool:
         assert self._folder is not None

@@ -13,14 +13,18 @@ from mlx_lm.generate import generation_stream, wired_limit
 from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
 from ..cache.layers import Layout, UnsupportedCache
+from ..cache.memory import Memory
 from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
 from .adapter import read_adapter
+from .admission import Admission
+from .batching import decodes_together
 from .cache_report import CacheReport
 from .cache_setup import directory_of, open_store
 from .fresh_caches import FreshCaches
 from .image_reader import ImageReader
+from .kv_shape import cache_shape
 from .loader import LoadedModel, load
 from .loop import EngineLoop
 from .models import resolve as find_model
@@ -123,9 +127,20 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         script = Script(switches.script, encode, tokenizer.eos_token_id)
     reuse = _reuse(options, model, on_notice)
     vision = _vision(model, reader, reuse) if model.is_vision else None
-    turns = TurnBuilder(model, renderer, switches, script, vision)
+    turns = TurnBuilder(model, renderer, switches, script, vision, options.parallel)
     runner = ModelRunner(model.model if vision is None else vision, CallLog(switches.call_log))
-    loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), switches.drop_live)
+    together = options.parallel > 1 and decodes_together(model.model, runner, reuse)
+    if options.parallel > 1 and not together:
+        on_notice(f"{model.name}'s attention takes one sequence at a time; parallel ones take turns")
+    admission = Admission(cache_shape(model.config, 4 if model.dtype == "float32" else 2), Memory())
+    loop = EngineLoop(
+        turns, runner, reuse, Gate(switches.gate), switches.drop_live, admission, options.parallel, together
+    )
+    if options.parallel > 1:
+        if reuse.store is not None:
+            reuse.store.while_reading(loop.let_others_decode)
+        if vision is not None:
+            vision.between = loop.let_others_decode
     loop.conversations.ttl = options.cache.ttl
     directory = directory_of(options.cache) if reuse.store is not None else None
     info = EngineInfo(
@@ -133,7 +148,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         context_limit=model.context_limit,
         template=label,
         reasoning=renderer.markers.has_reasoning,
-        tools=bool(tokenizer.has_tool_calling),
+        tools=renderer.markers.has_tools,
         vision=reader is not None and reader.works,
         reuse=reuse.works,
         cache_directory=str(directory) if directory is not None else None,
@@ -183,7 +198,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         }
     )
     store = open_store(options.cache, namespace, layout, model.name, on_notice)
-    return Reuse(make_caches, layout, store, namespace)
+    return Reuse(make_caches, layout, store, namespace, shares=options.parallel > 1)
 
 
 def _quantization_name(quantization: KVQuantization | None) -> str:

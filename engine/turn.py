@@ -22,7 +22,7 @@ from .prompts import Prompt, PromptRenderer
 from .recorded import Recorded, ReplyIds
 from .request import Draw, Request, Run
 from .reuse import Reuse
-from .sampling import ThinkFloor, build
+from .sampling import OwnRandom, ThinkFloor, build, resolve
 from .scripted import Script
 from .sequence import Sequence
 from .stats import RequestStats, rate
@@ -45,7 +45,9 @@ class TurnBuilder:
         switches: Switches,
         script: Script | None,
         vision: VisionModel | None = None,
+        parallel: int = 1,
     ) -> None:
+        self._parallel = parallel
         self.whole_pictures = vision is not None and vision.whole
         self.preview = Previewer(renderer, model.context_limit, self.whole_pictures)
         self._vision = vision
@@ -67,6 +69,13 @@ class TurnBuilder:
             raise ContextExceeded(
                 f"the prompt has {len(prompt.ids):,} tokens, the model's context is {limit:,}",
                 "make it shorter, or begin a new chat",
+            )
+        wanted = options.sampling.max_tokens
+        if options.whole_reply and wanted is not None and len(prompt.ids) + wanted > limit:
+            raise ContextExceeded(
+                f"the prompt has {len(prompt.ids):,} tokens, and {wanted:,} of reply don't fit behind it: "
+                f"the model's context is {limit:,}",
+                f"a reply of {limit - len(prompt.ids):,} would fit",
             )
         parser = MarkerParser(self._markers, reasoning_open=prompt.reasoning_open)
         draw = self._draw(request, prompt)
@@ -124,7 +133,11 @@ class TurnBuilder:
     def _draw(self, request: Request, prompt: Prompt) -> Draw:
         sampling = request.options.sampling
         sampler, processors = build(sampling, self._model.generation_config)
-        if sampling.seed is not None:
+        own = None
+        if sampling.seed is not None and self._parallel > 1:
+            if resolve(sampling, self._model.generation_config)["temp"] > 0:
+                own = OwnRandom(sampling.seed)
+        elif sampling.seed is not None:
             mx.random.seed(sampling.seed % (1 << 64))  # MLX takes 64 bits
         if self._script is not None and request.recorded is None and not request.uncached:
             return Draw(self._script.sampler(), processors)
@@ -136,7 +149,7 @@ class TurnBuilder:
                 *processors,
                 self._constraints.make(schema, reasoning_open=prompt.reasoning_open, may_think=may_think),
             ]
-        return Draw(sampler, processors)
+        return Draw(sampler, processors, own)
 
     @cached_property
     def _constraints(self) -> ConstraintMaker:

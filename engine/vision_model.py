@@ -6,7 +6,7 @@ sequence, and masks know the pictures of the one call that is under way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,14 @@ class VisionModel:
     model      mlx-vlm's module; its `language_model` owns the caches
     features   what its vision tower made so far
     reader     lays pictures out and gives what the vision tower takes; None if the processor couldn't be loaded
+    between    is called after each picture of a call has been looked at
     whole      whether a picture must be fed by one call: its positions see each other, later ones too
     """
 
     def __init__(self, model: Any, reader: ImageReader | None, features: FeatureCache) -> None:
         self.reader = reader
         self.features = features
+        self.between: Callable[[], object] | None = None
         self._apart = FeatureCache(most_bytes=0)
         self.whole = sees_whole_pictures(model)
         self._model = model
@@ -63,6 +65,20 @@ class VisionModel:
             logits: mx.array = self._model.language_model(ids[None], cache=caches, **inputs).logits
         return logits
 
+    def together(self, ids: mx.array, caches: list[Any], places: Sequence[tuple[Sequence[ImageSpan], int]]) -> mx.array:
+        """Feed one id of text to each of several sequences; lazy logits [sequences, 1, vocabulary].
+
+        ids      uint32 [sequences, 1]
+        places   of each sequence its pictures, all before its end, and where it ends
+        """
+        inputs: dict[str, Any] = {}
+        if self._several_dimensions:
+            rows = [rope_positions(spans, start, start + 1) for spans, start in places]
+            inputs["position_ids"] = mx.array(np.stack(rows, axis=1))
+            self._forget_positions()
+        logits: mx.array = self._model.language_model(ids, cache=caches, **inputs).logits
+        return logits
+
     def _forget_positions(self) -> None:
         """What the library keeps of the last conversation on the module; all it needs is given with each call."""
         language = self._model.language_model
@@ -80,6 +96,8 @@ class VisionModel:
             encode = partial(self.encode, span)
             kept = self.features if user is not None else self._apart
             features = kept.get(span.digest, encode, user or "", again=start > span.start)
+            if self.between is not None:
+                self.between()
             embeds[:, here] = features.embeds[:, rows]
             if features.per_layer is not None:
                 per_layer[:, here] = features.per_layer[:, rows]

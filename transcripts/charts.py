@@ -50,8 +50,15 @@ def bars(chart: Bars) -> str:
 
 def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> str:
     """(lane, start, seconds to the first token, end) of each request, a lane under another, time to the right."""
-    lanes = list(dict.fromkeys(lane for lane, *_ in spans))
-    ticks = _ticks(max((end for *_, end in spans), default=0.0))
+    boxes = [(lane, "c", start, start + first) for lane, start, first, _ in spans]
+    boxes += [(lane, "a", start + first, end) for lane, start, first, end in spans]
+    return lanes_chart(title, [("to the first token", "c"), ("answer", "a")], boxes)
+
+
+def lanes_chart(title: str, legend: Sequence[tuple[str, str]], boxes: Sequence[tuple[str, str, float, float]]) -> str:
+    """(lane, style, start, end) of each box, a lane under another, time to the right; (name, style) in the legend."""
+    lanes = list(dict.fromkeys(lane for lane, *_ in boxes))
+    ticks = _ticks(max((end for *_, end in boxes), default=0.0))
     height = _TOP + _LANE * len(lanes) + _BOTTOM
     scale = (WIDTH - _LEFT - _RIGHT) / ticks[-1]
     shapes = []
@@ -63,12 +70,10 @@ def timeline(title: str, spans: Sequence[tuple[str, float, float, float]]) -> st
     for index, lane in enumerate(lanes):
         y = _TOP + _LANE * index
         shapes.append(f"<text class='tick end' x='{_LEFT - 6}' y='{y + 14}'>{shown(_short(lane))}</text>")
-        for name, start, first, end in spans:
+        for name, style, start, end in boxes:
             if name == lane:
-                x, rest = _LEFT + start * scale, end - start - first
-                shapes.append(_box("c", x, y + 3, first * scale, _LANE - 6))
-                shapes.append(_box("a", x + first * scale, y + 3, rest * scale, _LANE - 6))
-    return _figure(title, "s", [("to the first token", "c"), ("answer", "a")], height, shapes)
+                shapes.append(_box(style, _LEFT + start * scale, y + 3, (end - start) * scale, _LANE - 6))
+    return _figure(title, "s", legend, height, shapes)
 
 
 def _figure(title: str, unit: str, legend: Sequence[tuple[str, str]], height: int, shapes: Sequence[str]) -> str:

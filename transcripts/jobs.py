@@ -24,6 +24,9 @@ class Job:
 
     number         in the run, from 1; `turn` counts within its conversation
     parent, title  the conversation's
+    transcript     the path of the transcript that it stands in
+    lane           requests of one lane never run at once: the conversation that all of theirs were started from
+    delay_ms       how long its tools took afterwards
     images         pictures that a text stands for
     hash_ids       of traces without text, see `Request`
     """
@@ -43,6 +46,9 @@ class Job:
     images: int = 0
     hash_ids: tuple[str, ...] = ()
     block_tokens: int = 0
+    transcript: str = ""
+    lane: str = ""
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,29 @@ def jobs_of(
     pictures    whether the model sees them: those that can be read stay, a text stands for the others
     """
     share, turns = _Shared(pictures), Counter[int]()
+    parts = transcript.parts or (transcript,)
+    paths = {id(conversation): part.path for part in parts for conversation in part.conversations}
+    lanes = _lanes(transcript)
     jobs = []
     for number, (conversation, request) in enumerate(transcript.requests[:limit], 1):
         turns[id(conversation)] += 1
-        jobs.append(_job(number, conversation, turns[id(conversation)], request, supplied, share))
+        job = _job(number, conversation, turns[id(conversation)], request, supplied, share)
+        jobs.append(replace(job, transcript=paths[id(conversation)], lane=lanes[conversation.id]))
     return jobs
+
+
+def _lanes(transcript: Transcript) -> dict[str, str]:
+    """For each conversation the one that it, or whatever it was started from, was started from."""
+    parents = {conversation.id: conversation.parent for conversation in transcript.conversations}
+    lanes: dict[str, str] = {}
+    for name in parents:
+        top, above = name, parents[name]
+        seen = {name}
+        while above is not None and above in parents and above not in seen:
+            seen.add(above)
+            top, above = above, parents[above]
+        lanes[name] = top
+    return lanes
 
 
 def _job(
@@ -91,6 +115,7 @@ def _job(
         title=conversation.title,
         hash_ids=request.hash_ids,
         block_tokens=request.block_tokens,
+        delay_ms=request.delay_ms,
         images=sum(map(_pictures, messages)) - sum(map(_pictures, words[: len(messages)])),
     )
 

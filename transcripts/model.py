@@ -111,6 +111,7 @@ class Transcript:
 
     format     the reader's name
     missing    what the format leaves out, as short phrases ("system prompt", "tool schemas", "reasoning (encrypted)")
+    parts      the transcripts that this one was put together from; none if it is one file or folder
     """
 
     format: str
@@ -118,13 +119,17 @@ class Transcript:
     conversations: tuple[Conversation, ...]
     skipped: tuple[Skipped, ...] = ()
     missing: tuple[str, ...] = ()
+    parts: tuple[Transcript, ...] = ()
 
     @property
     def requests(self) -> list[tuple[Conversation, Request]]:
         """All requests with their conversations, in the order in which they were made.
 
-        By time if each has one, else by line within a file; a conversation's own requests never change places.
+        By time if each has one, else by line within a file; a conversation's own requests never change places. Those of
+        several transcripts follow each other.
         """
+        if self.parts:
+            return [pair for part in self.parts for pair in part.requests]
         pairs = [(conversation, request) for conversation in self.conversations for request in conversation.requests]
         times = [seconds(request.time) for _, request in pairs]
         return interleaved(pairs, times)

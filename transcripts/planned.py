@@ -8,7 +8,7 @@ from typing import Literal
 from ..engine.stats import Divergence
 from .jobs import Job
 
-Outcome = Literal["run", "skipped_too_long", "no_request"]
+Outcome = Literal["run", "skipped_too_long", "no_request", "failed"]
 
 
 @dataclass(frozen=True)

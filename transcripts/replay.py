@@ -1,9 +1,9 @@
-"""Runs the requests of a transcript on an engine, one after the other, and says what each of them cost."""
+"""Runs the requests of a transcript on an engine, conversations side by side, and says what each of them cost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -18,8 +18,10 @@ from ..engine.recorded import Recorded
 from ..engine.request import Request
 from ..engine.setup import Machinery
 from ..engine.stats import RequestStats
-from ..errors import ContextExceeded
+from ..errors import ContextExceeded, EngineFailed, MlxchatError
+from .in_flight import Ended, InFlight
 from .jobs import Job
+from .lanes import Lanes
 from .padding import padding_of
 from .plan import Planner
 from .planned import Planned
@@ -37,14 +39,33 @@ class _Clock:
     def now(self) -> float:
         return time.perf_counter() - self.started
 
+    def at(self, counter: float) -> float:
+        """A value of time.perf_counter as seconds since the begin."""
+        return counter - self.started
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A request under way. `row`: what came of the same prompt with the cache, if this one runs without."""
+
+    planned: Planned
+    row: Row | None = None
+
 
 class Replay:
-    """A run over one engine. `stop` may be called from a signal handler; `stopped` then says so."""
+    """A run over one engine. `stop` may be called from a signal handler; `stopped` then says so.
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    on_notice   gets lines about a conversation that waits for others
+    """
+
+    def __init__(
+        self, engine: Engine, settings: Settings, on_notice: Callable[[str], None] = lambda text: None
+    ) -> None:
         self._engine = engine
         self._settings = settings
-        self._running: Request | None = None
+        self._flights = InFlight(engine, lambda request, text: on_notice(f"{request.conversation}: {text}"))
+        self._sent: dict[int, _Sent] = {}
+        self._compare: frozenset[int] = frozenset()
         self._clock = _Clock()
         self.stopped = False
         self.info = engine.info
@@ -54,10 +75,9 @@ class Replay:
         self._before = self.disk()
 
     def stop(self) -> None:
-        """End the running request between two model calls, and start no other."""
+        """End the running requests between two model calls, and start no other."""
         self.stopped = True
-        if self._running is not None:
-            self._running.cancelled.set()
+        self._flights.stop()
 
     def plan(self, jobs: Sequence[Job]) -> Iterator[Planned]:
         """What each job must cost, in order, on the engine's own tokenizer."""
@@ -74,15 +94,41 @@ class Replay:
     def run(self, planned: Sequence[Planned], compare: frozenset[int] = frozenset()) -> Iterator[Row]:
         """A row for each, as it ends; the jobs numbered in `compare` once more from nothing, right after.
 
-        Raises what ended a request that should have run.
+        What ends a request that should have run ends its lane too: rows of the outcome "failed". It is raised where
+        there is one lane only, or the engine itself has ended.
         """
-        self._clock = _Clock()
-        for one in planned:
-            if self.stopped:
+        self._clock, self._compare = _Clock(), compare
+        lanes = Lanes(planned, self._settings.real_time)
+        try:
+            while True:
+                yield from self._start(lanes)
+                if not self._flights and (lanes.done or self.stopped):
+                    return
+                full = len(self._flights) >= self._settings.parallel
+                ended = self._flights.next(None if full else lanes.pause(self._clock.now()))
+                if ended is not None:
+                    yield from self._take(ended, lanes)
+        finally:
+            self._end()
+
+    def _start(self, lanes: Lanes) -> Iterator[Row]:
+        """Send what may go now; rows of what can't run."""
+        while not self.stopped and len(self._flights) < self._settings.parallel:
+            ready = lanes.take(self._clock.now())
+            if ready is None:
                 return
-            row = self._run_one(one)
-            if row is not None:
-                yield self._compared(row) if row.outcome == "run" and one.job.number in compare else row
+            if ready.outcome == "run":
+                self._send(ready)
+                continue
+            lanes.ended(ready, self._clock.now())
+            yield Row(ready, ready.outcome, _unrun(ready))
+
+    def _end(self) -> None:
+        """Whoever listened has had enough: nothing may be left under way."""
+        if self._flights:
+            self._flights.stop()
+        while self._flights:
+            self._flights.next()
 
     def seconds(self) -> float:
         """Since the run began."""
@@ -100,57 +146,71 @@ class Replay:
 
     # -- one request -------------------------------------------------------------------------------------------
 
-    def _run_one(self, planned: Planned) -> Row | None:
-        """Its row; None if it was stopped before its end."""
-        if planned.outcome != "run":
-            return Row(planned, planned.outcome, _unrun(planned))
+    def _send(self, planned: Planned) -> None:
+        """The request as it was recorded."""
         settings, job = self._settings, planned.job
         recorded = None
         if settings.generate is None:
             recorded = Recorded(job.answer or assistant(""), settings.feed, self._reply_ids(job))
         longest = settings.generate if settings.generate is not None else 1
-        started = self._clock.now()
-        done = self._ask(planned, self._options(planned, longest), recorded)
-        if done is None:
-            return None
-        if isinstance(done, ContextExceeded):
-            return Row(planned, "skipped_too_long", _unrun(planned))
-        done.stats.turn = planned.job.turn
-        return Row(planned, "run", done.stats, started_s=started, ended_s=self._clock.now())
+        self._ask(_Sent(planned), self._options(planned, longest), recorded)
 
-    def _compared(self, row: Row) -> Row:
-        """The same prompt once more, from nothing, up to its first token; as it is if that was stopped."""
-        done = self._ask(row.planned, self._options(row.planned, 1), None, uncached=True)
-        return replace(row, baseline=done.stats) if isinstance(done, TurnDone) else row
+    def _ask(self, sent: _Sent, options: RequestOptions, recorded: Recorded | None, uncached: bool = False) -> None:
+        job = sent.planned.job
+        ids = self._prompts.synthetic.prompt(job) if job.hash_ids else None
+        request = Request(
+            next_number(), job.conversation, job.messages, options, recorded=recorded, ids=ids, uncached=uncached
+        )
+        self._sent[request.number] = sent
+        self._flights.send(request)
+
+    def _take(self, ended: Ended, lanes: Lanes) -> Iterator[Row]:
+        """The rows that the end of a request makes: none if it was stopped, or the prompt is to run once more."""
+        sent = self._sent.pop(ended.request.number)
+        planned, event = sent.planned, ended.event
+        if sent.row is not None:  # the same prompt from nothing: nothing hangs on what became of it
+            row = sent.row
+            if isinstance(event, TurnDone) and event.finish_reason != "interrupted":
+                row = replace(row, baseline=event.stats)
+            yield row
+        elif isinstance(event, TurnFailed) and not isinstance(event.error, ContextExceeded):
+            yield from self._failed(planned, event.error, ended, lanes)
+            return
+        elif isinstance(event, TurnFailed):
+            yield Row(planned, "skipped_too_long", _unrun(planned))
+        elif event.finish_reason != "interrupted":
+            row = self._row(planned, event, ended, lanes)
+            if planned.job.number in self._compare and not self.stopped:
+                self._ask(_Sent(planned, row), self._options(planned, 1), None, uncached=True)
+                return
+            yield row
+        lanes.ended(planned, self._clock.now())
+
+    def _row(self, planned: Planned, done: TurnDone, ended: Ended, lanes: Lanes) -> Row:
+        done.stats.turn = planned.job.turn
+        started, end = self._clock.at(ended.sent), self._clock.at(ended.ended)
+        admitted = started if ended.prefilling is None else self._clock.at(ended.prefilling)
+        ready = lanes.ready_at(planned.job.lane)
+        return Row(
+            planned, "run", done.stats, started_s=started, ended_s=end, ready_s=ready, admitted_s=min(admitted, end)
+        )
+
+    def _failed(self, planned: Planned, error: MlxchatError, ended: Ended, lanes: Lanes) -> Iterator[Row]:
+        """The row of a request that failed, and those of its lane that will not run."""
+        if lanes.count == 1:
+            raise error
+        if isinstance(error, EngineFailed):
+            self._on_engine(lambda machinery: None)  # raises if the engine has ended, for all lanes then
+        started, end = self._clock.at(ended.sent), self._clock.at(ended.ended)
+        yield Row(planned, "failed", _unrun(planned), started_s=started, ended_s=end, failure=error.message)
+        for lost in lanes.give_up(planned):
+            why = f"request {planned.job.number} before it failed"
+            yield Row(lost, "failed", _unrun(lost), failure=why)
 
     def _options(self, planned: Planned, longest: int) -> RequestOptions:
         settings = self._settings
         sampling = replace(settings.sampling, max_tokens=longest)
         return RequestOptions(sampling, settings.thinking, planned.job.tools, max_context=settings.max_context)
-
-    def _ask(
-        self, planned: Planned, options: RequestOptions, recorded: Recorded | None, uncached: bool = False
-    ) -> TurnDone | ContextExceeded | None:
-        job = planned.job
-        ids = self._prompts.synthetic.prompt(job) if job.hash_ids else None
-        request = Request(
-            next_number(), job.conversation, job.messages, options, recorded=recorded, ids=ids, uncached=uncached
-        )
-        self._running = request
-        if self.stopped:  # between the last look and now
-            return None
-        self._engine.submit(request)
-        try:
-            while True:
-                event = request.events.get()
-                if isinstance(event, TurnDone):
-                    return None if event.finish_reason == "interrupted" else event
-                if isinstance(event, TurnFailed):
-                    if isinstance(event.error, ContextExceeded):
-                        return event.error
-                    raise event.error
-        finally:
-            self._running = None
 
     def _reply_ids(self, job: Job) -> tuple[int, ...] | None:
         """The ids of an answer that is not rendered; none at all where the file ends before it."""

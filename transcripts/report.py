@@ -6,27 +6,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..engine.stats import RequestStats
-from .charts import Bars, Series, bars, shown, timeline
+from .charts import Bars, Series, bars, lanes_chart, shown, timeline
 from .model import Transcript
+from .overlap import PhaseKind, phases
 from .remedies import Costly, costliest
 from .report_style import STYLE
 from .rows import Result, Row
 
 Names = dict[str, str]
 MIB = 1 << 20
+_PHASES: dict[PhaseKind, str] = {"waiting": "d", "prefill": "c", "answer": "a", "tools": "b"}
 
 
 def page(transcript: Transcript, model: str, result: Result, with_text: bool) -> str:
     """The whole page. Without `with_text` not a word of the transcript is in it: conversations go by number."""
     names = _names(result.rows, with_text)
-    title = f"Replay of {Path(transcript.path).name}" if with_text else "Replay"
+    files = ", ".join(Path(part.path).name for part in transcript.parts or (transcript,))
+    title = f"Replay of {files}" if with_text else "Replay"
     ran = [row for row in result.rows if row.outcome == "run"]
     subtitle = f"{transcript.format} · {model} · {len(ran):,} of {len(result.rows):,} requests"
     parts = [
         f"<h1>{shown(title)}</h1>",
         f"<p class='sub'>{shown(subtitle)}</p>",
         _tiles(result),
-        *(_charts(ran, names) if ran else ()),
+        *(_charts(ran, names, result.parallel) if ran else ()),
         _costly(costliest(result.rows), with_text),
         _table(result.rows, names),
     ]
@@ -86,15 +89,19 @@ def _tiles(result: Result) -> str:
 def _run_tiles(result: Result) -> list[tuple[str, str, str]]:
     """What only a run has, a plan hasn't."""
     totals, disk = result.totals, result.disk
-    return [
+    tiles = [
         ("efficiency", _percent(totals.efficiency), "of what was fed before"),
         ("prefill", _seconds(1000 * totals.prefill_s), f"{totals.prefill_tokens:,} tokens"),
         ("disk", _size(disk.bytes_written), f"written; {_size(disk.bytes_read)} read"),
         ("memory", _size(result.peak_bytes), f"at most; {_size(result.after_bytes)} at the end"),
     ]
+    if result.parallel > 1:
+        pace = "" if result.tokens_per_s is None else f"; {result.tokens_per_s:,.0f} tokens/s"
+        tiles.append(("at once", f"{result.at_once:.1f}", f"of {result.parallel} on the average{pace}"))
+    return tiles
 
 
-def _charts(ran: Sequence[Row], names: Names) -> list[str]:
+def _charts(ran: Sequence[Row], names: Names, parallel: int) -> list[str]:
     labels = [f"{row.planned.job.number}" for row in ran]
 
     def series(name: str, style: str, value: Callable[[RequestStats], float]) -> Series:
@@ -122,9 +129,20 @@ def _charts(ran: Sequence[Row], names: Names) -> list[str]:
         Bars("Peak memory", "MiB", labels, memory),
     ]
     made = [bars(chart) for chart in charts if chart.top > 0]
-    if any(end for *_, end in spans):
+    if parallel > 1:
+        made.append(_overlap(ran, names))
+    elif any(end for *_, end in spans):
         made.append(timeline("Timeline: until the first token, then the answer", spans))
     return made
+
+
+def _overlap(ran: Sequence[Row], names: Names) -> str:
+    """Each conversation's time, beside that of the others."""
+    found = phases(ran)
+    kinds = {phase.kind for phase in found}
+    legend = [(kind, style) for kind, style in _PHASES.items() if kind in kinds]
+    boxes = [(names[one.conversation], _PHASES[one.kind], one.start_s, one.end_s) for one in found]
+    return lanes_chart("Timeline: conversations side by side", legend, boxes)
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------

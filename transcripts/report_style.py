@@ -21,9 +21,9 @@ h2 small, .sub, .tile p, .keys { color: var(--dim); font-weight: normal; }
 .key::before { content: ""; display: inline-block; width: 10px; height: 10px; margin: 0 5px 0 0; border-radius: 2px; }
 .key + .key { margin-left: 16px; }
 .key.a::before { background: var(--a); } .key.b::before { background: var(--b); }
-.key.c::before { background: var(--c); }
+.key.c::before { background: var(--c); } .key.d::before { background: var(--line); }
 svg { width: 100%; height: auto; display: block; }
-rect.a { fill: var(--a); } rect.b { fill: var(--b); } rect.c { fill: var(--c); }
+rect.a { fill: var(--a); } rect.b { fill: var(--b); } rect.c { fill: var(--c); } rect.d { fill: var(--line); }
 .grid { stroke: var(--line); stroke-width: 1; }
 .tick { fill: var(--dim); font-size: 11px; font-family: system-ui, sans-serif; }
 .end { text-anchor: end; } .mid { text-anchor: middle; }

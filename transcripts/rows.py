@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.stats import RequestStats
+from ..engine.stats import RequestStats, rate
 from .planned import Outcome, Planned
 
 
 @dataclass(frozen=True)
 class Row:
-    """One request as it ended. `baseline`: the same prompt from nothing. Seconds count from the run's begin."""
+    """One request as it ended. `baseline`: the same prompt from nothing. Seconds count from the run's begin.
+
+    failure       what ended it or kept it from running, "" if nothing
+    ready_s       when the request before it in its conversation had ended and its tools were done
+    started_s     when it was sent; admitted_s: when the engine took it up, its restore being over
+    """
 
     planned: Planned
     outcome: Outcome
@@ -22,11 +27,24 @@ class Row:
     baseline: RequestStats | None = None
     started_s: float = 0.0
     ended_s: float = 0.0
+    ready_s: float = 0.0
+    admitted_s: float = 0.0
+    failure: str = ""
 
     @property
     def why(self) -> str:
         """What kept it from running, "" if nothing."""
-        return self.planned.why
+        return self.failure or self.planned.why
+
+    @property
+    def prefill_from_s(self) -> float:
+        """When its own work began: the restore, then the prefill."""
+        return max(self.started_s, self.admitted_s - self.stats.restore_ms / 1000)
+
+    @property
+    def first_token_s(self) -> float:
+        """When its prompt was prefilled."""
+        return min(self.ended_s, self.started_s + self.stats.ttft_ms / 1000)
 
     def to_json(self) -> dict[str, Any]:
         """The turn's object."""
@@ -46,6 +64,13 @@ class Row:
             "ideal_cached_tokens": self.planned.ideal_tokens,
             "baseline_ttft_ms": None if self.baseline is None else self.baseline.ttft_ms,
             "baseline_prefill_ms": None if self.baseline is None else self.baseline.prefill_ms,
+            "transcript": job.transcript,
+            "delay_ms": job.delay_ms,
+            "ready_s": self.ready_s,
+            "started_s": self.started_s,
+            "prefill_from_s": self.prefill_from_s,
+            "first_token_s": self.first_token_s,
+            "ended_s": self.ended_s,
         }
 
 
@@ -82,6 +107,7 @@ class Totals:
     ttft_ms: dict[str, float]
     prefill_s: float
     decode_s: float
+    completion_tokens: int = 0
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Totals:
@@ -96,6 +122,7 @@ class Totals:
             ttft_ms=percentiles([stats.ttft_ms for stats in ran]),
             prefill_s=sum(stats.prefill_ms for stats in ran) / 1000,
             decode_s=sum(stats.decode_ms for stats in ran) / 1000,
+            completion_tokens=sum(stats.completion_tokens for stats in ran),
         )
 
     @property
@@ -111,12 +138,13 @@ class Totals:
 
 @dataclass(frozen=True)
 class Result:
-    """A whole replay, or as much of it as ran."""
+    """A whole replay, or as much of it as ran. `parallel`: how many conversations might run side by side."""
 
     rows: tuple[Row, ...]
     wall_s: float
     disk: Disk
     after_bytes: int
+    parallel: int = 1
 
     @property
     def totals(self) -> Totals:
@@ -148,7 +176,31 @@ class Result:
                 "dropped": self.disk.dropped,
             },
             "memory": {"peak_bytes": self.peak_bytes, "after_bytes": self.after_bytes},
+            "failed": self.failed,
+            "parallel": self.parallel,
+            "at_once": self.at_once,
+            "completion_tokens": totals.completion_tokens,
+            "tokens_per_s": self.tokens_per_s,
         }
+
+    @property
+    def failed(self) -> int:
+        """Requests that failed, or did not run because one before them had."""
+        return sum(row.outcome == "failed" for row in self.rows)
+
+    @property
+    def at_once(self) -> float:
+        """How many requests the engine worked on at a time, on the average."""
+        worked = sum(row.ended_s - row.prefill_from_s for row in self.rows if row.outcome == "run")
+        return worked / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens that were prefilled and fed or sampled, by the run's time; None if requests ran uncached meanwhile."""
+        if any(row.baseline is not None for row in self.rows):
+            return None
+        totals = self.totals
+        return rate(totals.prefill_tokens + totals.completion_tokens, 1000 * self.wall_s)
 
     @property
     def peak_bytes(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..engine.conversation_tree import Node
 from ..engine.messages import Message
 from ..errors import DataError
-from .model import Conversation, Transcript
+from .model import Conversation, Entry, Transcript
 from .openai_rows import openai_rows
 from .session_file import SavedSession
 from .session_images import ImageFolder, with_sources
@@ -21,6 +23,24 @@ def export(session: SavedSession, form: OutputFormat) -> str:
     if not session.conversation:
         raise DataError(f"nothing is said in {session.id}", "mlxchat sessions list shows where something is")
     transcript = Transcript("sts", str(session.path), (conversation_of(session, form == "openai"),))
+    return "".join(render(transcript, form, bare=True))
+
+
+def export_unsaved(nodes: Sequence[Node], form: OutputFormat) -> str:
+    """The same of a branch that is in no file. Raises DataError if nothing was said."""
+    if not nodes:
+        raise DataError("nothing is said yet", "ask something first")
+    entries = tuple(
+        Entry(
+            replace(node.message, generated=None),
+            node.number,
+            id=str(node.number),
+            parent_id=None if node.parent is None else str(node.parent),
+            model=node.model,
+        )
+        for node in nodes
+    )
+    transcript = Transcript("sts", "this chat", (Conversation("chat", (), entries=entries),))
     return "".join(render(transcript, form, bare=True))
 
 

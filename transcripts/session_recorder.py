@@ -22,6 +22,7 @@ from .session_images import ImageFolder, has_images
 from .session_lines import message_line, milliseconds_now, now
 from .session_settings import SessionSettings
 from .sts_lines import HARNESS
+from .written_messages import WrittenMessages
 
 VERSION = 1
 
@@ -33,7 +34,8 @@ class SessionRecorder:
     folder       the folder of sessions; the user is told where it is when it is made
     tell         gets single lines for the user
     settings     how the chat is run
-    carried      messages (without the system message) to be written anew before the first new one: a fork's history
+    carried      messages (without the system message) to be written anew before the first new one: a fork's history;
+                 their messages, and those of a session that goes on, are the objects that the Chat holds
     forked_from  id of the session they were taken from
     """
 
@@ -63,6 +65,7 @@ class SessionRecorder:
         self._first: dict[str, Any] | None = {"type": "session", "harness": HARNESS, "id": self.session_id}
         self._first |= {"version": VERSION, "forkedFrom": forked_from}
         self._ids: list[str] = []
+        self._written = WrittenMessages()
         self._end: str | None = None
 
     @classmethod
@@ -87,6 +90,8 @@ class SessionRecorder:
         else:
             recorder._first = {"type": "settings", "parentId": conversation[-1].id if conversation else None}
         recorder._end = saved.head
+        for entry in saved.entries:
+            recorder._written.learn(entry)
         if settings.system == saved.settings.system:
             recorder._ids = [entry.id for entry in conversation if entry.id is not None]
         else:
@@ -140,6 +145,48 @@ class SessionRecorder:
             del self._ids[length:]
             self._write_head()
 
+    def moved(self, messages: Sequence[Message]) -> None:
+        """Go to the branch of `messages`; those that were never written on it are written again."""
+        system = messages[0].text if messages and messages[0].role == "system" else None
+        if self._is_new:
+            self._settings = replace(self._settings, system=system)  # nothing was said: the header will have it
+            return
+        self._begin()
+        self._end_journal()
+        self.configure(replace(self._settings, system=system))
+        self._ids = []
+        for index, message in enumerate(messages):
+            known = self._written.id_below(self._parent(index), message)
+            if known is None:
+                self._put(index, self._written.copy_of(message))
+            else:
+                self._ids.append(known)
+        self._write_head()
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether nothing was said in this session, nor in one that it goes on from."""
+        return self._first is not None and self._first["type"] == "session" and not self._carried
+
+    def configure(self, settings: SessionSettings) -> None:
+        """From here on the chat is run like this."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        if self._first is None:
+            self._write({"type": "settings", "timestamp": milliseconds_now(), **settings.to_json()})
+
+    def fork(self) -> SessionRecorder:
+        """A recorder of a session of its own, which goes on from a copy of the conversation as it stands."""
+        entries = [self._written.entry(one) for one in self._ids] + self._carried
+        said = [entry for entry in entries if entry.message.role != "system"]
+        return SessionRecorder(self._folder, self._settings, self._tell, said, forked_from=self.session_id)
+
+    @property
+    def settings(self) -> SessionSettings:
+        """How the chat is run."""
+        return self._settings
+
     def cleared(self) -> None:
         """Leave this session as it is; the next message begins another."""
         self.close()
@@ -179,6 +226,7 @@ class SessionRecorder:
         entry = replace(entry, id=entry.id or _message_id(), parent_id=self._parent(index), time=entry.time or now())
         assert entry.id is not None
         self._ids[index:] = [entry.id]
+        self._written.learn(entry)
         self._end = entry.id
         if not has_images(entry.message):
             self._write(message_line(entry))
@@ -202,6 +250,8 @@ class SessionRecorder:
 
     def _write_head(self) -> None:
         """Say where the conversation stands, if it isn't the message written last."""
+        if self._carried:  # nothing was said since it was resumed below another system prompt: it stands where it stood
+            return
         head = self._ids[-1] if self._ids else None
         if head != self._end:
             self._end = head

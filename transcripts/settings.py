@@ -17,6 +17,8 @@ class Settings:
     feed          how recorded answers go in; generate: sample so many tokens instead
     pad           fill up to the recorded lengths
     max_context   most positions, None for the model's
+    parallel      how many conversations run side by side
+    real_time     wait after each request for as long as its tools took
     """
 
     feed: Feed = "prefill"
@@ -25,3 +27,5 @@ class Settings:
     max_context: int | None = None
     thinking: ThinkingOptions = _THINKING
     sampling: SamplingOptions = _SAMPLING
+    parallel: int = 1
+    real_time: bool = False

@@ -212,6 +212,6 @@ def test_aliases_are_the_users(home: Path) -> None:
 
 def test_a_replay_takes_the_model_and_no_sampling(home: Path) -> None:
     write(home, user='model = "x"\ntemp = 0.5\nkv_bits = 8')
-    flags = read().applied_to_replay(ReplayFlags("trace"))
+    flags = read().applied_to_runs(ReplayFlags(["trace"]))
     assert (flags.model_name, flags.temp, flags.kv_bits) == ("x", None, 8)
     flags.check()

@@ -104,6 +104,13 @@ def test_a_failure_of_usage_with_turns_has_the_turns_schema() -> None:
     assert value["schema"] == "mlxchat.turns/1"
 
 
+def test_a_replay_that_was_not_understood_has_its_own_schema() -> None:
+    value = validate(run_program("replay", "--bogus", "--json").json)
+    assert (value["schema"], value["turns"]) == ("mlxchat.replay/1", [])
+    lines = [validate(line) for line in run_program("replay", "--bogus", "--jsonl").lines]
+    assert [line["type"] for line in lines] == ["error", "done"]
+
+
 def test_other_commands_fail_in_json_too() -> None:
     done = run_program("models", "info", "no-such-model", "--json")
     assert validate(done.json)["schema"] == "mlxchat.error/1"

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlxchat.cli import repl
 from mlxchat.cli.attachments import Attachments
+from mlxchat.cli.chat_flags import ChatFlags
 from mlxchat.cli.pictures import StagedPicture, stage
 from mlxchat.cli.plain_output import PlainOutput
 from mlxchat.cli.repl import Repl
+from mlxchat.cli.repl_sessions import ReplSessions
+from mlxchat.cli.repl_state import ReplState
+from mlxchat.cli.saved_chat import SavedChat
 from mlxchat.cli.streams import Streams
 from mlxchat.engine.messages import FilePart, ImagePart
 from mlxchat.engine.options import RequestOptions, SamplingOptions
@@ -33,6 +39,8 @@ class Typist:
     lines: list[str]
     drafts: list[str] = field(default_factory=list)
     typed: str = ""
+    multiline: bool = False
+    private: bool = True
 
     def read(self, default: str = "") -> str:
         self.drafts.append(default)
@@ -56,6 +64,10 @@ class Held:
     code: int
 
 
+def unreachable(saved: SavedChat) -> Any:
+    raise AssertionError("no other chat is begun here")
+
+
 def converse(
     *lines: str,
     files: Sequence[FilePart] = (),
@@ -69,7 +81,8 @@ def converse(
     chat, typist = FakeChat(FakeEngine(), system), Typist(list(lines))
     output = PlainOutput(streams, show_stats=True)
     attachments = Attachments(files, pictures, model="fake", sees=sees)
-    sessions: Any = None  # tests/cli/test_repl_sessions.py has them
+    flags = ChatFlags(model="fake", no_save=True)  # tests/cli/test_repl_sessions.py has chats that are saved
+    sessions = ReplSessions(flags, SavedChat(flags, system), unreachable, streams)
     made: Any = Repl
     code = made(lambda: chat, OPTIONS, streams, output, typist, attachments, sessions, clock).run()
     return Held(chat, typist, out.getvalue(), err.getvalue(), code)
@@ -189,7 +202,7 @@ def test_ctrl_c_twice_but_slowly_stays() -> None:
 
 
 def test_a_repl_that_forgets_the_message_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Repl, "_take_back", lambda self, message: None)
+    monkeypatch.setattr(ReplState, "offer", lambda self, message: None)
     assert converse("too long").typist.drafts[-1] != "too long"
 
 
@@ -222,8 +235,8 @@ class TestPictures:
         assert len(converse(f"/image {path}", f"/image {other}", "/detach", "x").chat.messages[0].content) == 1
 
     def test_nothing_to_let_go_of(self, path: Path) -> None:
-        assert "no picture goes with the next message" in converse("/detach").err
-        assert "no picture is called 2" in converse(f"/image {path}", "/detach 2").err
+        assert "nothing goes with the next message" in converse("/detach").err
+        assert "nothing is called 2" in converse(f"/image {path}", "/detach 2").err
         assert "nothing goes with your next message" in converse("/image").err
 
     def test_what_is_no_picture_is_said_and_comes_back(self, tmp_path: Path) -> None:
@@ -277,3 +290,22 @@ def test_ctrl_c_between_two_prompts_ends_nothing() -> None:
 
     held = converse(CTRL_C, "say on", clock=clock)
     assert (held.code, held.out, presses) == (0, "on\n", [])
+
+
+def test_ctrl_c_right_behind_an_answer_does_not_offer_its_message_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The press was meant for the answer, which was whole already."""
+
+    def pressed(*_: object, **__: object) -> Any:
+        @contextmanager
+        def stopping() -> Iterator[None]:
+            yield
+            raise KeyboardInterrupt
+
+        return stopping()
+
+    monkeypatch.setattr(repl, "stopping", pressed)
+    held = converse("say one", "/retry")
+    assert held.typist.drafts == ["", "", ""]
+    assert said(held) == [("user", "say one"), ("assistant", "one")]
+    assert held.out == "one\none\n", "its line is whole"
+    assert converse("too long").typist.drafts == ["", "too long"]

@@ -2,79 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mlxchat.cli import saved_chat
-from mlxchat.cli.attachments import Attachments
 from mlxchat.cli.chat_flags import ChatFlags
-from mlxchat.cli.plain_output import PlainOutput
-from mlxchat.cli.repl import Repl
-from mlxchat.cli.repl_sessions import ReplSessions
-from mlxchat.cli.saved_chat import SavedChat, open_chat
-from mlxchat.cli.streams import Streams
 from mlxchat.engine.messages import ImagePart
 from mlxchat.transcripts.session_appender import is_open
 from mlxchat.transcripts.session_file import SavedSession, read_session
-from support.fake_engine import FakeChat, FakeEngine
 from support.picture_files import png_file
+from support.repl_talk import Conversation
 
 pytestmark = pytest.mark.plain
-
-
-class Typist:
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-        self.drafts: list[str] = []
-        self.typed = ""
-
-    def read(self, default: str = "") -> str:
-        self.drafts.append(default)
-        if not self.lines:
-            raise EOFError
-        return self.lines.pop(0)
-
-
-class Conversation:
-    """A conversation typed from a list, its chats saved below `folder`."""
-
-    def __init__(self, folder: Path, *lines: str, flags: ChatFlags | None = None) -> None:
-        flags = flags or ChatFlags(model="fake")
-        self.sessions = folder / "sessions"
-        self.err = io.StringIO()
-        streams = Streams("never", stdout=io.StringIO(), stderr=self.err)
-        saved = open_chat(flags, None, streams)
-        self.first = saved.session_id or ""
-        self.chats = [self._chat(saved)]
-        held = ReplSessions(flags, saved, self._new, streams)
-        self.typist = Typist(list(lines))
-        repl: Any = Repl
-        attachments = Attachments(model="fake", sees=True)
-        output = PlainOutput(streams)
-        try:
-            repl(lambda: self.chats[0], flags.request_options(), streams, output, self.typist, attachments, held).run()
-            self.last = held._current
-        finally:
-            held.close()
-        self.code = held.exit_code(0)
-
-    def _chat(self, saved: SavedChat) -> FakeChat:
-        return FakeChat(FakeEngine(), saved.system, saved.history, saved.recorder, saved.day)
-
-    def _new(self, saved: SavedChat) -> Any:
-        self.chats.append(self._chat(saved))
-        return self.chats[-1]
-
-    def read(self, session_id: str) -> SavedSession:
-        return read_session(self.sessions / f"{session_id}.jsonl")
-
-    @property
-    def said(self) -> str:
-        return self.err.getvalue()
 
 
 @pytest.fixture
@@ -149,12 +90,15 @@ def test_this_chat_is_not_loaded_again(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "of"),
-    [(ChatFlags(model="other"), "the model other"), (ChatFlags(model="fake", template="chatml"), "another template")],
+    [
+        (ChatFlags(model="other"), "the model other\n/model other first, or leave"),
+        (ChatFlags(model="fake", template="chatml"), "another template\nleave"),
+    ],
 )
 def test_a_chat_of_another_model_or_template_needs_a_new_start(home: Path, flags: ChatFlags, of: str) -> None:
     first = Conversation(home, "say one", flags=flags).first
     held = Conversation(home, "say two", f"/load {first}", "say three")
-    assert f"{first} is a chat with {of}\nleave, then: mlxchat -r {first}" in held.said
+    assert f"{first} is a chat with {of}, then: mlxchat -r {first}" in held.said
     assert texts(held.read(held.first)) == ["say two", "two", "say three", "three"]
 
 

@@ -223,10 +223,10 @@ def test_a_report_that_cant_be_written_is_known_before_the_run(tmp_path: Path) -
 def test_flags_that_mean_nothing_alone() -> None:
     for flags in ({"with_text": True}, {"seed": 1}):
         with pytest.raises(UsageError):
-            ReplayFlags("x", **flags).check()  # type: ignore[arg-type]
+            ReplayFlags(["x"], **flags).check()  # type: ignore[arg-type]
     with pytest.raises(InputError):
-        ReplayFlags("x", system="@absent").supplied()
-    ReplayFlags("x", with_text=True, report="y").check()
+        ReplayFlags(["x"], system="@absent").supplied()
+    ReplayFlags(["x"], with_text=True, report="y").check()
 
 
 def test_a_terminal_gets_a_bar_and_the_same_table() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from mlxchat.cache import lookup
 from mlxchat.cache.room import Room
+from mlxchat.engine.conversations import Conversations
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import CacheOptions, RequestOptions
 from mlxchat.engine.reuse import Reuse
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.exact
 SYSTEM = "The window, the layer, the block and the prefix. " * 50
 CANARY = " canary sings at seven"
 THOUGHT = "The user asks.\n</think>\n\nParis."
+MARGIN = 100_000  # bytes of ids and masks
 KINDS = ("qwen3", "gemma3_text", "qwen3_5")
 
 
@@ -62,6 +64,32 @@ def test_a_second_conversation_frees_the_first_and_the_first_comes_back_from_dis
     after = engine.engine.call(live_bytes)
     assert isinstance(after, dict)
     assert after[2] == 0
+
+
+@pytest.mark.slow
+@all_kinds
+def test_of_four_long_conversations_only_one_is_in_memory(engine: ScriptedEngine) -> None:
+    """4,000 tokens each; what MLX holds beside the weights is the active one's KV."""
+    mx.clear_cache()
+    base = mx.get_active_memory()
+    for number in range(4):
+        turn = ask(engine.chat(f"{number} " + SYSTEM * 8), "What is the capital of France?")
+        assert turn.stats.prompt_tokens > 4000
+        engine.check()
+        held = engine.engine.call(live_bytes)
+        assert isinstance(held, dict)
+        assert [nbytes > 0 for nbytes in held.values()] == [False] * number + [True]
+        own = held[number + 1]
+        assert sum(held.values()) <= 1.02 * own
+        mx.clear_cache()
+        assert mx.get_active_memory() - base <= 1.02 * own + MARGIN
+
+
+@pytest.mark.slow
+def test_planted_a_conversation_that_stays_is_noticed(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Conversations, "leave_all_but", lambda self, current: None)
+    with pytest.raises(AssertionError):
+        test_of_four_long_conversations_only_one_is_in_memory(engine)
 
 
 @all_kinds

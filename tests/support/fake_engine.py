@@ -7,7 +7,10 @@ hang silently   waits until it is stopped, and has said nothing
 fail TEXT       says TEXT, then fails as an engine does
 too long        fails as a prompt longer than the context does
 call NAME       calls a tool
+fill N          answers so that N % of the context are used
 erase TEXT      answers TEXT! with sequences inside that erase the screen and set its title
+play FILE       answers what the file says: @wait NAME waits until there is a file of that name beside it, @reason TEXT
+                reasons, @prefill DONE TOTAL CACHED reads, any other line is said
 crash           raises what no engine should
 anything else   is answered by an echo
 """
@@ -18,9 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.cache_report import CacheReport
+from mlxchat.engine.conversation import Conversation
+from mlxchat.engine.conversation_tree import ConversationTree
 from mlxchat.engine.events import (
     Event,
     Notice,
@@ -33,7 +40,6 @@ from mlxchat.engine.events import (
 )
 from mlxchat.engine.hit_rate import HitRate, TurnReuse
 from mlxchat.engine.messages import Message, ToolCall, assistant
-from mlxchat.engine.messages import system as system_message
 from mlxchat.engine.options import EngineOptions, RequestOptions
 from mlxchat.engine.recorder import Recorder, Unrecorded
 from mlxchat.engine.stats import FinishReason, RequestStats
@@ -55,6 +61,7 @@ class FakeInfo:
     cache_directory: str | None = None
     adapter: str | None = None
     name: str = "fake"
+    context_words: str = "context 2,048 tokens"
 
     @classmethod
     def of(cls, name: str) -> FakeInfo:
@@ -93,7 +100,31 @@ def fake_report() -> CacheReport:
     return CacheReport(rate, None, None, False, 1_000_000, 1)
 
 
-class FakeChat:
+@dataclass(frozen=True)
+class FakeOutlook:
+    """What engine.outlook.Outlook says, without arrays."""
+
+    text: str
+    limit: int = 2048
+
+    @property
+    def ids(self) -> list[int]:
+        return list(range(len(self.text.split())))
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    @property
+    def cached(self) -> int:
+        return self.tokens // 2
+
+    @property
+    def new(self) -> int:
+        return self.tokens - self.cached
+
+
+class FakeChat(Conversation):
     """A conversation with the semantics of the real one: what isn't answered is taken back."""
 
     def __init__(
@@ -103,24 +134,23 @@ class FakeChat:
         history: Sequence[Message] = (),
         recorder: Recorder | None = None,
         day: str | None = None,
+        tools: Callable[[], tuple[dict[str, Any], ...]] | None = None,
+        *,
+        tree: ConversationTree | None = None,
     ) -> None:
+        super().__init__(system, history, recorder or Unrecorded(), tree)
         self.engine = engine
         self.day = day
-        self.system = system
-        self.recorder: Recorder = Unrecorded()
-        self.messages: list[Message] = []
         self.requests: list[RequestStats] = []
         self.options: list[RequestOptions] = []
         self.prepared: list[tuple[str | None, int]] = []
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
-        self.clear()
-        self.messages += history
-        self.recorder = recorder or Unrecorded()
+        self._context_tokens = 246
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
-        self.recorder.asked(len(self.messages), message)
+        self._recorder.asked(len(self.messages), message)
         self.messages.append(message)
         self.options.append(options)
         self._stopped.clear()
@@ -129,10 +159,11 @@ class FakeChat:
     def _recorded(self, prompt: str) -> Iterator[Event]:
         for event in self._answer(prompt):
             if isinstance(event, ReasoningDelta | TextDelta):
-                self.recorder.heard(len(self.messages), event)
+                self._recorder.heard(len(self.messages), event)
             yield event
 
     def retry(self, options: RequestOptions) -> Iterator[Event]:
+        self.tree.grow(self.messages)
         while self.messages[-1].role != "user":
             self.messages.pop()
         self.retries += 1
@@ -140,17 +171,19 @@ class FakeChat:
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
 
+    def add_result(self, message: Message) -> None:
+        self._recorder.asked(len(self.messages), message)
+        self.messages.append(message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Answers with what the tools gave."""
+        self.options.append(options)
+        return self._recorded(f"say {self.messages[-1].text}")
+
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Notes what it was asked to get ready for."""
         self.prepared.append((draft.text if draft is not None else None, least))
         return AheadRequest(0, "", (), options, draft, least)
-
-    def undo(self) -> Message | None:
-        while self.messages and self.messages[-1].role == "assistant":
-            self.messages.pop()
-        message = self.messages.pop() if self.messages and self.messages[-1].role == "user" else None
-        self.recorder.stands(len(self.messages))
-        return message
 
     def stop(self) -> None:
         self.stops += 1
@@ -159,9 +192,17 @@ class FakeChat:
     def cache_report(self) -> CacheReport:
         return self.engine.cache_report()
 
+    def outlook(self, options: RequestOptions, messages: Sequence[Message] | None = None) -> FakeOutlook:
+        """A prompt of one token per word, of which half is there already."""
+        wanted = self.messages if messages is None else messages
+        return FakeOutlook("\n".join(f"<{one.role}> {one.text}" for one in wanted))
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
     def clear(self) -> None:
-        self.messages = [] if self.system is None else [system_message(self.system)]
-        self.recorder.cleared()
+        self._recorder.cleared()
+        self._start_over(ConversationTree(self.tree.model))
 
     def _answer(self, prompt: str) -> Iterator[Event]:
         rule, _, rest = prompt.partition(" ")
@@ -171,7 +212,7 @@ class FakeChat:
             yield Notice(rest)
         if rule == "crash":
             raise ZeroDivisionError("a fault on purpose")
-        if prompt == "too long":
+        if prompt.endswith("too long"):
             yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it shorter"), "")
         elif rule == "fail":
             yield TextDelta(rest)
@@ -184,9 +225,14 @@ class FakeChat:
             yield ToolCallDone(ToolCall("c1", rest, {"x": 1}))
             yield self._done(replace(assistant(""), tool_calls=(ToolCall("c1", rest, {"x": 1}),)), "stop")
         elif rule == "think":
-            yield ReasoningDelta("beca")
-            yield ReasoningDelta("use")
+            yield ReasoningDelta("beca", 1)
+            yield ReasoningDelta("use", 2)
             yield from self._say(rest, reasoning="because")
+        elif rule == "fill":
+            self._context_tokens = 2048 * int(rest) // 100
+            yield from self._say("full")
+        elif rule == "play":
+            yield from self._play(Path(rest))
         else:
             yield from self._say(rest if rule == "say" else f"You said: {prompt}")
 
@@ -195,6 +241,28 @@ class FakeChat:
         for part in filter(None, (text[:half], text[half:])):
             yield TextDelta(part)
         yield self._done(assistant(text, reasoning), "length" if text.endswith("…") else "stop")
+
+    def _play(self, file: Path) -> Iterator[Event]:
+        said, thought = "", ""
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            what, _, rest = line.partition(" ")
+            if what == "@wait":
+                while not (file.parent / rest).exists() and not self._stopped.wait(0.005):
+                    pass
+            elif what == "@reason":
+                thought += rest + "\n"
+                yield ReasoningDelta(rest + "\n", len(thought.split()))
+            elif what == "@prefill":
+                yield PrefillProgress(*map(int, rest.split()))
+            else:
+                text = line + "\n"
+                said += text
+                for start in range(0, len(text), 7):
+                    yield TextDelta(text[start : start + 7])
+            if self._stopped.is_set():
+                yield self._done(replace(assistant(said, thought or None), interrupted=True), "interrupted")
+                return
+        yield self._done(assistant(said, thought or None), "stop")
 
     def _hang(self, text: str) -> Iterator[Event]:
         if text:
@@ -207,7 +275,7 @@ class FakeChat:
     def _done(self, message: Message, reason: FinishReason) -> TurnDone:
         kept = bool(message.text or message.reasoning or message.tool_calls)
         if kept:
-            self.messages.append(message)
+            self._answered(message)
         else:
             self._take_back()
         stats = RequestStats(
@@ -222,13 +290,13 @@ class FakeChat:
             decode_ms=100.0,
             completion_tokens=6,
             reasoning_tokens=2 if message.reasoning else 0,
-            context_tokens=246,
+            context_tokens=self._context_tokens,
             context_limit=2048,
             restore_kind="live",
         )
         self.requests.append(stats)
         if kept:
-            self.recorder.answered(len(self.messages) - 1, message, stats)
+            self._recorder.answered(len(self.messages) - 1, message, stats)
         return TurnDone(message, reason, stats)
 
     def _failed(self, error: MlxchatError, partial: str) -> TurnFailed:
@@ -237,4 +305,4 @@ class FakeChat:
 
     def _take_back(self) -> None:
         self.messages.pop()
-        self.recorder.stands(len(self.messages))
+        self._recorder.stands(len(self.messages))

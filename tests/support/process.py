@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from .oracle import Fed, read_log
 from .run_program import Ended
 from .scripted import GateFolder, Reply, environment, write_script
@@ -53,6 +55,14 @@ class Scripted:
 
     def log(self) -> list[Fed]:
         return read_log(self.log_file)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that process is over, also if nobody has reaped it yet."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def finished(process: subprocess.Popen[Any], patience_s: float = PATIENCE_S) -> Ended:

@@ -55,7 +55,9 @@ def run(
     os.environ["MLXCHAT_TEST_CALL_LOG"] = str(log)
     try:
         cache = cache or CacheOptions(directory=work / "kv", budget_bytes=1 << 30)
-        engine = Engine.start(EngineOptions(model=str(model), template=template, offline=True, cache=cache), print)
+        parallel = 1 if settings is None else settings.parallel
+        options = EngineOptions(model=str(model), template=template, offline=True, cache=cache, parallel=parallel)
+        engine = Engine.start(options, print)
     finally:
         del os.environ["MLXCHAT_TEST_CALL_LOG"]
     try:
@@ -101,13 +103,17 @@ ANSI = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\x1b[0m"
 HOSTILE = f"{SCRIPT} & {ANSI}"
 
 
+_JOB_FIELDS = ("title", "kind", "parent", "turn", "line", "usage", "lane", "delay_ms")
+
+
 def row(number: int, conversation: str = "fix", **changes: Any) -> Row:
     """One request that ran; `changes` to its stats, or by name: title, kind, parent, outcome, why, baseline_ms, …"""
-    job_fields = {k: changes.pop(k) for k in ("title", "kind", "parent", "turn", "line", "usage") if k in changes}
+    job_fields = {k: changes.pop(k) for k in _JOB_FIELDS if k in changes}
     plan_fields = {
         k: changes.pop(k) for k in ("again_tokens", "padded_tokens", "difference", "mismatched_tokens") if k in changes
     }
     plan_fields |= {k: changes.pop(k) for k in ("tools_changed", "scaffold_lost", "ideal_tokens") if k in changes}
+    times = {k: changes.pop(k) for k in ("ready_s", "started_s", "admitted_s", "ended_s") if k in changes}
     outcome, why = changes.pop("outcome", "run"), changes.pop("why", "")
     baseline_ms = changes.pop("baseline_ms", None)
     defaults: dict[str, Any] = {
@@ -126,12 +132,13 @@ def row(number: int, conversation: str = "fix", **changes: Any) -> Row:
         "peak_memory_bytes": GB,
     }
     stats = RequestStats(**{**defaults, **changes})
-    fields: dict[str, Any] = {"kind": "main", "turn": number, "line": number, **job_fields}
+    fields: dict[str, Any] = {"kind": "main", "turn": number, "line": number, "lane": conversation, **job_fields}
     job = Job(number, conversation, messages=(), answer=None, **fields)
     plan = {"ideal_tokens": stats.cached_tokens, "divergence": stats.divergence, **plan_fields}
     planned = Planned(job, outcome, why, stats.prompt_tokens, 40, stats.common_prefix_tokens, **plan)
     baseline = None if baseline_ms is None else RequestStats(ttft_ms=baseline_ms, prefill_ms=baseline_ms - 10)
-    return Row(planned, outcome, stats, baseline, started_s=number - 1.0, ended_s=number - 0.4)
+    times = {"started_s": number - 1.0, "ended_s": number - 0.4, **times}
+    return Row(planned, outcome, stats, baseline, **times)
 
 
 def rows() -> list[Row]:

@@ -105,6 +105,7 @@ class ScriptedEngine:
         cache: CacheOptions | None = None,
         template: str | None = None,
         quantization: KVQuantization | None = None,
+        parallel: int = 1,
         **switches: str,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,9 @@ class ScriptedEngine:
         given = {"call_log": self.log, "script": script, "gate": self.gate.folder, **switches}
         wanted = {f"MLXCHAT_TEST_{name.upper()}": str(value) for name, value in given.items() if value}
         cache = cache or CacheOptions(directory=work / "kv", budget_bytes=1 << 28)
-        options = EngineOptions(str(model), template, offline=True, cache=cache, kv_quantization=quantization)
+        options = EngineOptions(
+            str(model), template, offline=True, cache=cache, kv_quantization=quantization, parallel=parallel
+        )
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:

@@ -471,3 +471,47 @@ def test_the_reader_of_transcripts_reads_every_branch(saved: Saved) -> None:
     answers = [request.answer.text for request in conversation.requests if request.answer is not None]
     assert answers == ["one", "half", "two", "three"]
     assert [message.text for message in conversation.requests[-1].messages][-1] == "say three"
+
+
+class TestBranches:
+    def test_there_and_back_writes_where_it_stands_and_nothing_else(self, saved: Saved) -> None:
+        saved.ask("say one", "say two")
+        lines = saved.path.read_text().count("\n")
+        saved.chat.undo()
+        saved.chat.redo()
+        assert saved.path.read_text().count("\n") == lines + 2
+        assert said(saved.read()) == ["s:Be brief.", "u:say one", "a:one", "u:say two", "a:two"]
+
+    def test_messages_said_before_stand_elsewhere_too(self, saved: Saved) -> None:
+        saved.ask("say one", "say two")
+        saved.chat.drop_oldest(1)
+        assert said(saved.read()) == ["s:Be brief.", "u:say two", "a:two"]
+        saved.chat.redo()
+        saved.ask("say three")
+        assert said(saved.read())[1:] == ["u:say one", "a:one", "u:say two", "a:two", "u:say three", "a:three"]
+        copies = [entry for entry in saved.read().entries if entry.message.text == "two"]
+        assert [entry.model for entry in copies] == ["m", "m"]
+
+    def test_a_branch_of_the_file_is_known_again(self, saved: Saved) -> None:
+        saved.ask("say one", "say two")
+        saved.chat.undo()
+        saved.ask("say other")
+        again = saved.again()
+        before = len(again.read().entries)
+        again.recorder.moved(again.chat.messages[:3])
+        assert said(again.read()) == ["s:Be brief.", "u:say one", "a:one"]
+        assert len(again.read().entries) == before
+
+    def test_settings_that_change_are_written_at_once(self, saved: Saved) -> None:
+        saved.ask("say one")
+        other = replace(SETTINGS, sampling=SamplingOptions(temp=0.5))
+        saved.recorder.configure(other)
+        saved.recorder.configure(other)
+        assert saved.read().settings == other
+        assert saved.path.read_text().count('"settings"') == 1
+
+    def test_resumed_below_another_system_prompt_it_stands_where_it_stood(self, saved: Saved) -> None:
+        saved.ask("say one")
+        again = saved.again(replace(SETTINGS, system="Be long."))
+        again.recorder.close()
+        assert said(saved.read()) == ["s:Be brief.", "u:say one", "a:one"]

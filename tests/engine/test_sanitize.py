@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlxchat.cli import sanitize as module
-from mlxchat.cli.sanitize import Sanitizer, sanitize
+from mlxchat.engine import sanitize as module
+from mlxchat.engine.sanitize import Sanitizer, sanitize
 
 pytestmark = pytest.mark.plain
 

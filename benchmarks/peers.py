@@ -1,0 +1,158 @@
+"""The same requests through mlxchat and through the servers of mlx-lm and mlx-vlm, one after another.
+
+    python benchmarks/peers.py [--work rewind,hard,agent] [--peers mlx-lm,mlx-vlm] [--model gemma3-270m] [--json FILE]
+
+Each request goes to every program before the next is made, in an order that rotates; mlxchat's answer is what the
+conversation goes on with. `extra`: tokens prefilled beyond those that no earlier prompt had (the last token of a prompt
+is always fed). `ttft`: from the request to the first word, HTTP included for the servers. `memory`: what MLX holds,
+active and cached, less the weights, and `disk`, both when the request has ended. The summary counts the requests on
+which mlxchat was worse than the best of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlxchat.engine.models import resolve
+from peer_clients import Answer, Client, Own, Server
+from peer_work import WORK, Ask
+
+TEMPLATE = Path(__file__).with_name("peers.jinja")
+SERVERS = {"mlx-lm": ["mlx_lm.server"], "mlx-vlm": ["mlx_vlm.server.cli"]}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request as one program answered it."""
+
+    work: str
+    request: str
+    program: str
+    prompt: int
+    extra: int
+    ttft_s: float
+    memory: int
+    disk: int
+
+    def line(self) -> str:
+        sizes = f"{self.memory / 2**20:8.1f} {self.disk / 2**20:8.1f}"
+        counts = f"{self.prompt:6} {self.extra:6} {self.ttft_s:7.3f}"
+        return f"{self.work:7} {self.request:16} {self.program:8} {counts} {sizes}"
+
+
+def shared(ids: list[int], earlier: list[list[int]]) -> int:
+    """The longest beginning that `ids` has in common with an earlier prompt, short of its last token."""
+    best = 0
+    for other in earlier:
+        same = next((i for i, (a, b) in enumerate(zip(ids, other, strict=False)) if a != b), min(len(ids), len(other)))
+        best = max(best, same)
+    return min(best, len(ids) - 1)
+
+
+def run(work: str, own: Own, clients: list[Client]) -> list[Row]:
+    """All requests of one piece of work."""
+    rows: list[Row] = []
+    earlier: list[list[int]] = []
+    requests = WORK[work]()
+    ask: Ask | None = next(requests)
+    turn = 0
+    while ask is not None:
+        ids = own.ids(ask.messages)
+        common = shared(ids, earlier)
+        earlier.append(ids)
+        order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
+        answers: dict[str, Answer] = {client.name: client.ask(ask) for client in order}
+        for client in clients:
+            got = answers[client.name]
+            extra = common - got.cached
+            rows.append(Row(work, ask.name, client.name, got.prompt, extra, got.ttft_s, got.memory, got.disk))
+            print(rows[-1].line(), flush=True)
+        turn += 1
+        try:
+            ask = requests.send(answers[own.name].text)
+        except StopIteration:
+            ask = None
+    return rows
+
+
+def summary(rows: list[Row]) -> dict[str, Any]:
+    """mlxchat against the best of the others, request by request."""
+    by_request: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        by_request.setdefault((row.work, row.request), {})[row.program] = row
+    lost: dict[str, list[str]] = {"extra": [], "ttft": [], "memory": [], "sum": []}
+    ratios: list[float] = []
+    for (work, request), programs in by_request.items():
+        others = [row for name, row in programs.items() if name != Own.name]
+        if not others:
+            continue
+        own, where = programs[Own.name], f"{work} {request}"
+        ratios.append(own.ttft_s / min(one.ttft_s for one in others))
+        checks = {
+            "extra": own.extra > min(one.extra for one in others),
+            "ttft": own.ttft_s > min(one.ttft_s for one in others),
+            "memory": 3 * own.memory > min(one.memory for one in others),
+            "sum": own.memory + own.disk > min(one.memory + one.disk for one in others),
+        }
+        for name, is_worse in checks.items():
+            if is_worse:
+                lost[name].append(where)
+    mean = exp(statistics.fmean(map(log, ratios))) if ratios else None
+    return {"requests": len(by_request), "lost": lost, "ttft_ratio_to_best": mean}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", default=",".join(WORK))
+    parser.add_argument("--peers", default=",".join(SERVERS))
+    parser.add_argument("--model", default="gemma3-270m")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    folder = resolve(args.model).path
+    rows: list[Row] = []
+    for work in args.work.split(","):
+        with tempfile.TemporaryDirectory() as temporary:
+            base = Path(temporary)
+            model = with_template(folder, base / "model")
+            own = Own(model, TEMPLATE, base)
+            clients: list[Client] = [own]
+            try:
+                for name in args.peers.split(","):
+                    (base / name).mkdir()
+                    clients.append(Server(name, SERVERS[name], model, base / name, own.weights))
+                rows += run(work, own, clients)
+            finally:
+                for client in clients:
+                    client.close()
+    value = {"schema": "mlxchat.bench.peers/1", "summary": summary(rows), "rows": [asdict(row) for row in rows]}
+    print(json.dumps(value["summary"], indent=2))
+    if args.json is not None:
+        args.json.write_text(json.dumps(value, indent=2) + "\n")
+    return 0
+
+
+def with_template(folder: Path, copy: Path) -> Path:
+    """The model in float32, which a CPU computes fastest, with the template that all programs are to use."""
+    copy.mkdir()
+    for file in folder.iterdir():
+        if file.suffix == ".safetensors":
+            weights = mx.load(str(file))
+            mx.save_safetensors(str(copy / file.name), {name: one.astype(mx.float32) for name, one in weights.items()})
+        elif file.name not in ("chat_template.jinja", "mlxchat.json"):
+            (copy / file.name).write_bytes(file.read_bytes())
+    mx.clear_cache()
+    (copy / "chat_template.jinja").write_text(TEMPLATE.read_text())
+    return copy
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The command `batch`: its options and nothing else. What it does is imported only when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from ..errors import Interrupted
+from .shared_options import (
+    CACHE,
+    MODEL,
+    OUTPUT,
+    CacheBytes,
+    CacheDir,
+    Json,
+    KvBits,
+    KvGroupSize,
+    Offline,
+    Quiet,
+    Template,
+    Yes,
+    option,
+)
+
+_RUN = "Run"
+
+
+def batch(
+    requests: Annotated[str, typer.Argument(metavar="REQUESTS", help="A JSONL file in OpenAI's batch layout.")],
+    out: Annotated[str, option("--out", help="Where the answers go; it is added to.", panel=_RUN, metavar="FILE")],
+    parallel: Annotated[
+        int, option("--parallel", help="Requests under way at once.", panel=_RUN, metavar="N", min=1, max=64)
+    ] = 4,
+    retry_errors: Annotated[
+        bool, option("--retry-errors", help="Run what failed in an earlier run again.", panel=_RUN)
+    ] = False,
+    max_tokens: Annotated[
+        int | None,
+        option("--max-tokens", help="Longest answer where a request names none.", panel=_RUN, metavar="N", min=1),
+    ] = None,
+    temp: Annotated[
+        float | None,
+        option("--temp", help="Temperature where a request names none.", panel=_RUN, metavar="X", min=0),
+    ] = None,
+    model: Annotated[
+        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
+    ] = None,
+    template: Template = None,
+    think: Annotated[
+        bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)
+    ] = None,
+    offline: Offline = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Annotated[
+        int,
+        option("-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=OUTPUT, count=True, show_default=False),
+    ] = 0,
+    no_cache: Annotated[bool, option("--no-cache", help="Reuse nothing.", panel=CACHE)] = False,
+    cache_dir: CacheDir = None,
+    cache_bytes: CacheBytes = None,
+    kv_bits: KvBits = None,
+    kv_group_size: KvGroupSize = None,
+) -> int:
+    """Answer a file of requests, several at once; run it again to go on where it stopped."""
+    given = dict(locals())
+    try:
+        from .batch_flags import BatchFlags
+        from .batch_run import run_batch
+
+        return run_batch(BatchFlags(**given))
+    except KeyboardInterrupt:  # typer would end the run without a word, in JSON too
+        raise Interrupted("interrupted") from None

@@ -1,0 +1,129 @@
+"""What `batch` does: read the requests, see which are answered already, run the others, keep each answer at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+
+from ..errors import DataError, InputError, Interrupted
+from ..transcripts.batch_lines import BatchLine, scan
+from .batch_flags import BatchFlags
+from .configuration import Configuration
+from .failures import Reported, as_mlxchat_error
+from .input_sources import Stdin
+from .interrupts import stopping
+from .model_choice import ensure_model
+from .streams import Streams, json_alone
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..transcripts.answer_file import AnswerFile
+    from ..transcripts.batch_tally import Tally
+
+PART_FAILED = 3
+
+
+def run_batch(flags: BatchFlags) -> int:
+    """Run the command; the exit code. Raises Reported once the output has said what it had to."""
+    from ..transcripts.batch_tally import Tally
+    from .batch_output import BatchOutput
+
+    configuration = Configuration.read()
+    flags = configuration.applied_to_runs(flags)
+    streams, tally = Streams("auto", flags.verbosity), Tally()
+    configuration.tell(streams)
+    output = BatchOutput(flags, streams)
+    try:
+        flags.check()
+        with json_alone(flags.json):
+            code = _run(flags, streams, tally)
+        output.end(tally)
+        return code
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as failure:
+        error = as_mlxchat_error(failure)
+        output.failed(error, tally)
+        raise Reported(error) from failure
+
+
+def _run(flags: BatchFlags, streams: Streams, tally: Tally) -> int:
+    from ..transcripts.answer_file import AnswerFile
+
+    with _opened(flags) as requests:
+        lines = list(scan(requests))
+        if not lines:
+            raise DataError(f"{flags.requests} holds no request", "it has one in JSON on each line")
+        with closing(AnswerFile(flags.out_path)) as answers:
+            if flags.retry_errors:
+                tally.retried = answers.drop_failed()
+            pending = tally.pending(lines, answers.standing)
+            if pending:
+                stopped = _answer(flags, streams, tally, requests, pending, answers)
+                if stopped:
+                    return Interrupted.exit_code
+    return PART_FAILED if tally.any_failed else 0
+
+
+def _answer(
+    flags: BatchFlags, streams: Streams, tally: Tally, requests: BinaryIO, pending: list[BatchLine], answers: AnswerFile
+) -> bool:
+    """Run what is pending; whether Ctrl-C ended it early."""
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+    with _running(flags, streams) as engine:
+        from ..transcripts.batch import Batch
+        from .batch_progress import BatchProgress
+        from .pictures import with_pictures
+
+        tally.model = engine.info.model
+        progress = BatchProgress(streams, len(pending))
+        batch = Batch(
+            engine,
+            requests,
+            flags.parallel,
+            flags.defaults(),
+            stage=lambda message: with_pictures(message, flags.offline),
+            on_notice=lambda line, text: progress.note(f"{line.custom_id}: {text}"),
+        )
+        began = time.perf_counter()
+        with progress, stopping(batch), closing(batch.run(pending)) as outcomes:
+            for outcome in outcomes:
+                answers.append(outcome.value)
+                tally.wall_s = time.perf_counter() - began
+                tally.add(outcome)
+                progress.show(tally)
+        tally.wall_s = time.perf_counter() - began
+        return batch.stopped
+
+
+@contextmanager
+def _opened(flags: BatchFlags) -> Iterator[BinaryIO]:
+    """The file of requests. Raises InputError."""
+    try:
+        file = flags.requests_path.open("rb")
+    except OSError as error:
+        raise InputError(
+            f"can't read {flags.requests}: {error.strerror or error}", "check the name and its permissions"
+        ) from error
+    with file:
+        if not file.seekable():
+            raise InputError(f"{flags.requests} is no file", "write the requests into one first")
+        yield file
+
+
+@contextmanager
+def _running(flags: BatchFlags, streams: Streams) -> Iterator[Engine]:
+    """The engine with its model loaded, closed at the end."""
+    from .engine_access import start_engine
+
+    streams.transient(f"loading {flags.model_name} …")
+    try:
+        engine = start_engine(flags.engine_options(), streams.notice)
+    finally:
+        streams.transient("")
+    try:
+        yield engine
+    finally:
+        engine.close()

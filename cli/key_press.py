@@ -1,0 +1,85 @@
+"""Keys from the terminal one by one, as they are pressed."""
+
+from __future__ import annotations
+
+import os
+import select
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+POLL_S = 0.1
+_INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
+
+
+@contextmanager
+def key_presses(stopped: Callable[[], bool], descriptor: int = 0) -> Iterator[Callable[[], str]]:
+    """Within it the terminal is read key by key, from now on: what was typed before goes back to the next prompt.
+
+    Gives a function that waits for the next key: Ctrl-C and Escape are keys too; what comes several at once, as a paste
+    or an arrow key does, counts as none ("\\0"). It returns "" if `stopped` says so first, or the terminal is gone.
+    """
+
+    def next_key() -> str:
+        try:
+            while not stopped():
+                if select.select([descriptor], [], [], POLL_S)[0]:
+                    return _one_key(os.read(descriptor, 1024))
+        except OSError:
+            pass
+        return ""
+
+    with _key_by_key(descriptor):
+        keep_for_the_prompt(_waiting(descriptor))
+        yield next_key
+
+
+def _one_key(pressed: bytes) -> str:
+    if b"\x03" in pressed:
+        return "\x03"
+    return "\0" if len(set(pressed)) > 1 else pressed[:1].decode("ascii", "replace")
+
+
+def keep_for_the_prompt(typed: bytes) -> None:
+    """Have the next prompt begin with what was typed, as it does with all that is typed while the model works."""
+    if not typed:
+        return
+    from prompt_toolkit.application import get_app_session
+    from prompt_toolkit.input.typeahead import store_typeahead
+    from prompt_toolkit.input.vt100_parser import Vt100Parser
+    from prompt_toolkit.key_binding import KeyPress
+
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed(typed.decode("utf-8", "replace"))
+    parser.flush()
+    store_typeahead(get_app_session().input, keys)
+
+
+def _waiting(descriptor: int) -> bytes:
+    """Everything that has been typed and not been read."""
+    found = b""
+    try:
+        while select.select([descriptor], [], [], 0)[0] and (chunk := os.read(descriptor, 1024)):
+            found += chunk
+    except OSError:
+        pass
+    return found
+
+
+@contextmanager
+def _key_by_key(descriptor: int) -> Iterator[None]:
+    """Within it keys come at once, unechoed, Ctrl-C among them."""
+    try:
+        before = termios.tcgetattr(descriptor)
+    except termios.error:
+        yield
+        return
+    keys = [*before]
+    keys[_LOCAL_FLAGS] = keys[_LOCAL_FLAGS] & ~(termios.ECHO | termios.ICANON | termios.ISIG)
+    keys[_INPUT_FLAGS] &= ~termios.ICRNL
+    termios.tcsetattr(descriptor, termios.TCSANOW, keys)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)

@@ -1,0 +1,41 @@
+"""Calls and their results as lines for a terminal, in which nothing is invisible."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..engine.tools.tool import ToolResult
+
+_SHORT, _LONG = 60, 120
+
+
+def argument_lines(arguments: dict[str, Any]) -> list[str]:
+    """The arguments, all of them, as JSON in which nothing is invisible."""
+    return [visible(line) for line in json.dumps(arguments, ensure_ascii=False, indent=2).split("\n")]
+
+
+def visible(text: str) -> str:
+    """`text` with an escape in place of every character that shows nothing, or changes how others are shown."""
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def call_line(name: str, arguments: dict[str, Any]) -> str:
+    """A call on one line; long arguments are cut, since this only tells."""
+    words = visible(json.dumps(arguments, ensure_ascii=False))
+    return f"{visible(name)} {words if len(words) <= _SHORT else f'{words[:_SHORT]}…'}"
+
+
+def result_line(name: str, result: ToolResult) -> str:
+    """What came of a call, on one line."""
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    first = visible(lines[0].strip()) if lines else "no output"
+    more = f" (and {len(lines) - 1:,} more lines)" if len(lines) > 1 else ""
+    status = result.status.replace("_", " ")
+    said = "" if result.status == "ran" or first.startswith(status) else f"{status}: "
+    return f"{visible(name)} → {said}{first if len(first) <= _LONG else f'{first[:_LONG]}…'}{more}"
+
+
+def _escape(char: str) -> str:
+    number = ord(char)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
