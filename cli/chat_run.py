@@ -25,8 +25,8 @@ from .json_output import output_for
 from .model_choice import ensure_model
 from .one_shot import run_one_shot
 from .output import Output
+from .people_output import people_output
 from .pictures import StagedPicture, pictures_in, sees_pictures, stage_all, with_pictures
-from .plain_output import PlainOutput
 from .saved_chat import SavedChat, open_chat
 from .stats_line import seconds
 from .streams import Streams, is_terminal, json_alone
@@ -57,11 +57,11 @@ def run_chat(flags: ChatFlags) -> int:
     streams = Streams(flags.color or "auto", flags.verbosity)
     configuration.tell(streams)
     configuration.name_editor()
-    output: Output = PlainOutput(
-        streams, stream=not flags.no_stream, show_stats=flags.verbosity > 0, blank_between=flags.turns is not None
-    )
-    if flags.json or flags.jsonl:
+    output: Output
+    if flags.machine_output:
         output = output_for(streams, jsonl=flags.jsonl, turns=flags.turns is not None)
+    else:
+        output = people_output(flags, streams, flags.verbosity > 0, blank_between=flags.turns is not None)
     try:
         with json_alone(flags.machine_output):
             code = _run(flags, streams, output)
@@ -112,6 +112,7 @@ def _chat(
     asks = stdin.is_terminal and is_terminal(streams.stderr) and not flags.machine_output
     with closing(tool_files.open(streams, asks)) as tools, _running(flags.engine_options(), streams) as engine:
         output.session(engine.info, saved.session_id)
+        tools.settle(engine.info, streams.notice)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
         code = _answer(chat, work.messages, flags, request_options, output, tools)
         if flags.machine_output:

@@ -56,7 +56,7 @@ def read_user(path: Path) -> Source:
     source = Source(shown(path), file=path)
     try:
         found = _parse(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return source
     except OSError as error:
         raise DataError(f"{shown(path)} can't be read: {error.strerror}", "check its permissions") from error

@@ -79,6 +79,7 @@ KEYS: dict[str, Key] = {
         _own("offline", "switch", "false"),
         _own("color", "choice", "auto", choices=("auto", "always", "never")),
         _without("stream"),
+        _without("markdown"),
         _without("save"),
         _without("ahead"),
         _without("cache"),

@@ -12,14 +12,18 @@ from types import FrameType
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter, WordCompleter
-from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
 from ..engine.folders import state_dir
-from .repl_commands import ARGUMENTS, COMMANDS, wants_more
+from .pastes import Pastes
+from .prompt_completion import PromptCompleter
+from .prompt_keys import prompt_keys
+from .typed_ahead import TypedAhead
 
 HISTORY_FILE = "prompt-history"
 PAUSE_S = 0.3  # without a key: the words so far may stand for a while
@@ -28,12 +32,17 @@ PAUSE_S = 0.3  # without a key: the words so far may stand for a while
 class PrivateHistory(FileHistory):
     """prompt-toolkit's history file, made with mode 0600. A disk that fills up costs history, not the chat."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pastes: Pastes) -> None:
+        self._pastes = pastes
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         path.chmod(0o600)
         self.paused = False
         super().__init__(str(path))
+
+    def append_string(self, string: str) -> None:
+        """Add an entry, with what its placeholders stand for."""
+        super().append_string(self._pastes.expand(string))
 
     def load_history_strings(self) -> Iterable[str]:
         """Newest first; nothing if the file can't be read."""
@@ -52,44 +61,40 @@ class PrivateHistory(FileHistory):
             pass
 
 
-def open_history() -> History:
+def open_history(pastes: Pastes) -> History:
     """The history file of the state folder, or one in memory where that can't be written."""
     try:
-        return PrivateHistory(state_dir() / HISTORY_FILE)
+        return PrivateHistory(state_dir() / HISTORY_FILE, pastes)
     except OSError:
         return InMemoryHistory()
-
-
-class CommandCompleter(Completer):
-    """Completes commands, and the path after those that take one."""
-
-    def __init__(self) -> None:
-        self._commands = WordCompleter(list(COMMANDS), sentence=True)
-        self._paths = PathCompleter(expanduser=True)
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What could stand where the cursor is."""
-        command, space, rest = document.text_before_cursor.lstrip().partition(" ")
-        if not space:
-            return self._commands.get_completions(document, complete_event)
-        if ARGUMENTS.get(command, "").startswith("PATH"):
-            return self._paths.get_completions(Document(rest), complete_event)
-        return ()
 
 
 class LineReader:
     """Reads what the user types, several lines where they ask for them."""
 
-    def __init__(self, color: bool, on_typed: Callable[[str, bool], None] | None = None) -> None:
-        """on_typed: told what stands at the prompt at every change, and, with True, once typing has paused."""
+    def __init__(
+        self,
+        color: bool,
+        on_typed: Callable[[str, bool], None] | None = None,
+        print_reasoning: Callable[[], None] | None = None,
+        typed_ahead: TypedAhead | None = None,
+    ) -> None:
+        """Make the prompt, which `read` shows.
+
+        on_typed          told what stands at the prompt at every change, and, with True, once typing has paused
+        print_reasoning   called at Ctrl-O, with the prompt out of the way
+        typed_ahead       has the keys that were pressed while there was no prompt
+        """
         self.multiline = False
+        self._pastes = Pastes()
+        self._typed_ahead = typed_ahead
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_keys(lambda: self.multiline),
-            history=open_history(),
-            completer=CommandCompleter(),
+            key_bindings=prompt_keys(self._pastes, lambda: self.multiline, print_reasoning),
+            history=open_history(self._pastes),
+            completer=PromptCompleter(),
             complete_while_typing=False,
-            enable_open_in_editor=True,
+            tempfile_suffix=".md",
             enable_suspend=True,
             prompt_continuation="… ",
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
@@ -98,7 +103,9 @@ class LineReader:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pressed = False
         if on_typed is not None:
-            self._session.default_buffer.on_text_changed += Typing(on_typed)
+            self._session.default_buffer.on_text_changed += Typing(
+                lambda text, paused: on_typed(self._pastes.expand(text), paused)
+            )
 
     def read(self, default: str = "") -> str:
         """One entry, `default` already typed. Raises KeyboardInterrupt at Ctrl-C and EOFError at Ctrl-D.
@@ -108,6 +115,9 @@ class LineReader:
         if self._given_up is not None:
             raise self._given_up
         self._loop, self._pressed = None, False
+        if self._typed_ahead is not None:
+            keys = _presses(self._typed_ahead.take(), to_a_draft=bool(default))
+            store_typeahead(self._session.app.input, keys)
         before = signal.signal(signal.SIGINT, self._press)  # prompt-toolkit has its own while the prompt is up
         try:
             line = self._session.prompt("> ", default=default, pre_run=self._begin)
@@ -116,7 +126,7 @@ class LineReader:
             signal.signal(signal.SIGINT, before)
         if self._pressed:
             raise KeyboardInterrupt
-        return line
+        return self._pastes.expand(line)
 
     def _press(self, _signal: int, _frame: FrameType | None) -> None:
         """Ctrl-C while the prompt is set up or taken down, which it would leave half done: raised once that is over."""
@@ -187,32 +197,15 @@ class Typing:
             self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._on_typed, buffer.text, True)
 
 
-def _keys(multiline: Callable[[], bool]) -> KeyBindings:
-    """`multiline` says whether Enter begins a new line, and Alt-Enter sends."""
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        at_end = buffer.document.is_cursor_at_the_end
-        if multiline() and not buffer.text.startswith("/"):
-            buffer.insert_text("\n")
-        elif at_end and wants_more(buffer.text):
-            if buffer.text.endswith("\\"):
-                buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: KeyPressEvent) -> None:
-        if multiline():
-            event.current_buffer.validate_and_handle()
-        else:
-            event.current_buffer.insert_text("\n")
-
-    @keys.add("c-j")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
+def _presses(typed: str, to_a_draft: bool) -> list[KeyPress]:
+    """The keys in what a terminal sent. Where they come to a draft, they begin a line of their own and send nothing."""
+    presses: list[KeyPress] = []
+    parser = Vt100Parser(presses.append)
+    parser.feed(typed)
+    parser.flush()
+    if to_a_draft and presses:
+        newline = KeyPress(Keys.ControlJ, "\n")
+        presses = [newline if press.key == Keys.ControlM else press for press in presses]
+        if presses[0].data.isprintable():
+            presses.insert(0, newline)
+    return presses

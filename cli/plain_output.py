@@ -17,10 +17,11 @@ from ..engine.events import (
     ToolResultDone,
     ToolStarted,
 )
-from ..errors import MlxchatError
+from ..errors import MlxchatError, UsageError
 from .output import Output
+from .prefill_bar import SHOWN_AFTER_S, plain_line
 from .sanitize import Sanitizer, sanitize
-from .stats_line import stats_line
+from .stats_line import print_stats
 from .streams import Streams
 from .tool_lines import call_line, result_line
 from .turn_result import TurnResult
@@ -28,13 +29,15 @@ from .turn_result import TurnResult
 if TYPE_CHECKING:
     from ..engine.engine import EngineInfo
 
-PROGRESS_AFTER_S = 0.3
-
 
 class PlainOutput(Output):
     """`stream` False holds the answer back until it is whole; `show_stats` adds the numbers after each turn.
 
     `blank_between` keeps the answers of several turns apart where nothing else stands between them.
+
+    markdown          whether answers are rendered, where the terminal can
+    reasoning_shown   whether reasoning is shown while it comes, where the terminal can
+    last_reasoning    that of the last answer that had some
     """
 
     def __init__(
@@ -44,7 +47,11 @@ class PlainOutput(Output):
         show_stats: bool = False,
         blank_between: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        markdown: bool = True,
     ) -> None:
+        self.markdown = markdown
+        self.reasoning_shown = True
+        self.last_reasoning = ""
         self._streams = streams
         self._stream = stream
         self._show_stats = show_stats
@@ -57,8 +64,10 @@ class PlainOutput(Output):
         self._answer = Sanitizer()
         self._reasoning = Sanitizer()
         self._last = {"answer": "", "reasoning": ""}
+        self._thoughts = ""
         self._progress_from: float | None = None
         self._transient = False
+        self._said_plainly: set[str] = set()
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Nothing to say: the REPL has its own greeting."""
@@ -68,7 +77,7 @@ class PlainOutput(Output):
         if isinstance(event, PrefillProgress):
             self._prefill(event)
         elif isinstance(event, ReasoningDelta):
-            self._reason(event.text)
+            self._reason(event)
         elif isinstance(event, TextDelta):
             if self._stream:
                 self._say(self._answer.feed(event.text))
@@ -84,8 +93,7 @@ class PlainOutput(Output):
         elif isinstance(event, StepDone):
             self._end_step(event.message.text)
         elif isinstance(event, Notice):
-            self._clear_transient()
-            self._streams.note(event.text)
+            self._notice(event.text)
 
     def turn(self, result: TurnResult) -> None:
         """Finish the turn's lines; its numbers if wanted."""
@@ -94,11 +102,13 @@ class PlainOutput(Output):
         self._end_lines()
         if result.finish_reason == "length":
             self._streams.note("(stopped at the limit of --max-tokens or of the context)")
+        elif result.finish_reason == "max_steps":
+            self._streams.note("(stopped at the limit of --max-steps)")
         elif result.finish_reason == "stop" and not result.message.text.strip() and not result.message.tool_calls:
             self._streams.note("(the model ended without an answer)")
         if self._show_stats:
             for stats in result.requests:
-                self._streams.dim(f"{stats_line(stats)}\n")
+                print_stats(stats, self._streams)
         self._turns += 1
         self._begin_turn()
 
@@ -112,8 +122,16 @@ class PlainOutput(Output):
         self._begin_turn()
 
     def show_reasoning(self, shown: bool) -> None:
-        """Show the reasoning of the answers to come, or not."""
-        self._streams.shows_reasoning = shown and self._streams.live
+        """Show the reasoning of the answers to come, or only that there is some."""
+        self.reasoning_shown = shown
+
+    def choose_markdown(self, how: str) -> None:
+        """`/markdown on` and `off`; anything else says which it is. Raises UsageError for other words."""
+        if how not in ("", "on", "off"):
+            raise UsageError(f"/markdown takes on or off, not {how}", "/markdown alone says which it is")
+        self.markdown = how == "on" or (not how and self.markdown)
+        can = "" if self._streams.renders else "; this terminal can't show it"
+        self._streams.note(f"markdown is {'on' if self.markdown else 'off'}{can}")
 
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
@@ -136,13 +154,20 @@ class PlainOutput(Output):
         self._streams.write(text)
         self._last["answer"] = text
 
-    def _reason(self, text: str) -> None:
-        if not self._streams.shows_reasoning:
+    def print_reasoning(self) -> None:
+        """The last answer's reasoning, below everything else."""
+        text = self.last_reasoning.strip("\n")
+        self._streams.dim(f"{text}\n" if text else "no reasoning yet\n")
+
+    def _reason(self, event: ReasoningDelta) -> None:
+        shown = self._reasoning.feed(event.text)
+        self._thoughts += shown
+        if self._streams.dumb:
+            self._say_once("thinking …")
+        elif not (self._streams.shows_reasoning and self.reasoning_shown):
             self._show_transient("thinking …")
-            return
-        self._clear_transient()
-        shown = self._reasoning.feed(text)
-        if shown:
+        elif shown:
+            self._clear_transient()
             self._streams.dim(shown)
             self._last["reasoning"] = shown
 
@@ -150,14 +175,27 @@ class PlainOutput(Output):
         now = self._clock()
         if self._progress_from is None:
             self._progress_from = now
-        if event.done < event.total and now - self._progress_from >= PROGRESS_AFTER_S:
+        if event.done < event.total and now - self._progress_from >= SHOWN_AFTER_S:
+            if self._streams.dumb:
+                self._say_once(plain_line(event))
             self._show_transient(f"reading {event.done:,} of {event.total:,} tokens ({event.cached:,} reused) …")
 
+    def _notice(self, text: str) -> None:
+        self._clear_transient()
+        self._streams.note(text)
+
     def _end_reasoning(self) -> None:
+        self.last_reasoning, self._thoughts = self._thoughts or self.last_reasoning, ""
         last = self._last["reasoning"]
         if last:
             self._streams.dim("\n" if last.endswith("\n") else "\n\n")
             self._last["reasoning"] = ""
+
+    def _say_once(self, line: str) -> None:
+        """A line that a terminal without moving text gets once a turn."""
+        if line not in self._said_plainly:
+            self._said_plainly.add(line)
+            self._streams.note(line)
 
     def _end_lines(self) -> None:
         self._clear_transient()

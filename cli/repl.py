@@ -83,7 +83,7 @@ class Repl:
             ReplModels(state, sessions, host),
             ReplTools(tools or RunTools(), streams, state.say_cost_if_spoken),
         )
-        self.commands: dict[str, Command] = {"/retry": self._retry}
+        self.commands: dict[str, Command] = {"/retry": self._retry, "/markdown": output.choose_markdown}
         for group in groups:
             self.commands |= group.commands
 

@@ -10,12 +10,13 @@ from .attachments import Attachments
 from .chat_flags import ChatFlags
 from .engine_access import ModelFacts, model_facts, new_chat, start_engine
 from .model_host import ModelHost, Start
-from .plain_output import PlainOutput
+from .people_output import people_output
 from .repl import Repl
 from .repl_sessions import ReplSessions
 from .saved_chat import SavedChat
 from .streams import Streams
 from .tool_setup import RunTools, ToolFiles
+from .typed_ahead import TypedAhead
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -42,7 +43,10 @@ def run_repl(
     facts = model_facts(flags.model_name)
     _greet(facts, attachments, streams)
     ahead = None if flags.no_ahead else WorkAhead(options)
-    reader = LineReader(streams.color, ahead.typed if ahead is not None else None)
+    keys = TypedAhead(streams.side)
+    keys.gather()
+    output = people_output(flags, streams, show_stats=True, keys=keys)
+    reader = LineReader(streams.color, ahead.typed if ahead is not None else None, output.print_reasoning, keys)
 
     def notice(line: str) -> None:
         reader.above(lambda: streams.notice(line))
@@ -50,6 +54,7 @@ def run_repl(
     tools = RunTools() if tool_files is None else tool_files.open(streams, asks=True, tell=notice)
 
     def open_chat(engine: Engine, saved: SavedChat) -> Chat:
+        tools.settle(engine.info, notice)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
         if ahead is not None:
             ahead.opened(chat, saved.flags.request_options())
@@ -57,7 +62,6 @@ def run_repl(
 
     host = ModelHost(open_chat, streams, notice, reader.give_up)
     chat = host.begin(Start(facts.name, lambda: start_engine(flags.engine_options(), notice), saved))
-    output = PlainOutput(streams, stream=not flags.no_stream, show_stats=True)
     sessions = ReplSessions(typed, saved, host.open, streams)
     reader.private = not sessions.saves
     repl = Repl(

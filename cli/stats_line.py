@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..engine.stats import RequestStats, ShortfallReason
+from .terminal_size import size_of
+
+if TYPE_CHECKING:
+    from .streams import Streams
+
+WARNS_AT = 0.8
+"""Of the context: from here on the gauge says that it fills up."""
 
 REASONS: dict[ShortfallReason, str] = {
     "none": "",
@@ -18,21 +27,48 @@ REASONS: dict[ShortfallReason, str] = {
 
 def stats_line(stats: RequestStats) -> str:
     """For example `prompt 4,210 (4,096 cached, 114 new) · rewound 312 · ttft 0.41 s · 62 tok/s · ctx 12 %`."""
+    return " · ".join(text for text, _ in _parts(stats))
+
+
+def print_stats(stats: RequestStats, streams: Streams) -> None:
+    """The line on stderr, dim, broken between its parts where the terminal is narrow; a gauge that warns in yellow."""
+    width = size_of(streams.stderr).columns if streams.live else None
+    spans: list[tuple[str, str]] = []
+    used = 0
+    for text, style in _parts(stats):
+        if spans:
+            fits = width is None or used + 3 + len(text) <= width
+            spans.append((" · " if fits else "\n", "dim"))
+            used = used + 3 if fits else 0
+        spans.append((text, style))
+        used += len(text)
+    streams.spans([*spans, ("\n", "dim")])
+
+
+def _parts(stats: RequestStats) -> list[tuple[str, str]]:
+    """Each number's words and style."""
     ahead = stats.idle_prefill_tokens + stats.typeahead_prefill_tokens
     prompt = (
         f"{stats.cached_tokens:,} cached, {stats.prefill_tokens:,} new{f', {ahead:,} ahead of time' if ahead else ''}"
     )
-    parts = [f"prompt {stats.prompt_tokens:,} ({prompt})"]
+    parts = [(f"prompt {stats.prompt_tokens:,} ({prompt})", "dim")]
     if stats.rewind_tokens:
-        parts.append(f"rewound {stats.rewind_tokens:,}")
-    parts.append(f"ttft {seconds(stats.ttft_ms)}")
+        parts.append((f"rewound {stats.rewind_tokens:,}", "dim"))
+    parts.append((f"ttft {seconds(stats.ttft_ms)}", "dim"))
     if stats.decode_tokens_per_s > 0:
-        parts.append(f"{speed(stats.decode_tokens_per_s)} tok/s")
+        parts.append((f"{speed(stats.decode_tokens_per_s)} tok/s", "dim"))
     if stats.context_limit > 0:
-        parts.append(f"ctx {round(100 * stats.context_tokens / stats.context_limit)} %")
+        parts.append(_gauge(stats.context_tokens / stats.context_limit))
     if stats.shortfall_reason != "none":
-        parts.append(f"not more reused: {REASONS[stats.shortfall_reason]}")
-    return " · ".join(parts)
+        parts.append((f"not more reused: {REASONS[stats.shortfall_reason]}", "dim"))
+    return parts
+
+
+def _gauge(used: float) -> tuple[str, str]:
+    """How full the context is; it warns from WARNS_AT on."""
+    if used < WARNS_AT:
+        return f"ctx {round(100 * used)} %", "dim"
+    return f"ctx {round(100 * used)} %, nearly full", "yellow"
 
 
 def details(stats: RequestStats) -> list[str]:

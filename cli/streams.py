@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from .failures import output_error
@@ -32,10 +32,26 @@ class Streams:
         self.stdout: TextIO = stdout or sys.stdout
         self.stderr: TextIO = stderr or sys.stderr
         self.verbosity = verbosity
-        self.color = wants_color(color, self.stderr, os.environ)
-        self.live = is_terminal(self.stderr) and os.environ.get("TERM") != "dumb" and verbosity >= 0
+        self.environment: Mapping[str, str] = os.environ
+        self._choice = color
+        self.color = wants_color(color, self.stderr, self.environment)
+        self.styled = self.may_style(self.stderr)
+        dumb = self.environment.get("TERM") == "dumb"
+        self.live = is_terminal(self.stderr) and not dumb and verbosity >= 0
+        self.dumb = is_terminal(self.stderr) and dumb and verbosity >= 0
+        self.renders = is_terminal(self.stdout) and not dumb
         self.shows_reasoning = self.live and is_terminal(self.stdout)
+        self.question: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Within it the terminal is somebody's who asks the user something in the middle of a turn."""
+        self.aside: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around a line that may come while something on the terminal is still changing."""
         self._console: Console | None = None
+
+    def may_style(self, stream: TextIO) -> bool:
+        """Whether `stream` takes bold and dim. NO_COLOR leaves those be; --color never doesn't."""
+        if self._choice == "auto" and is_terminal(stream) and self.environment.get("TERM") != "dumb":
+            return True
+        return wants_color(self._choice, stream, self.environment)
 
     @property
     def quiet(self) -> bool:
@@ -55,7 +71,7 @@ class Streams:
     def note(self, line: str) -> None:
         """One line for the user on stderr, unless quiet."""
         if not self.quiet:
-            with self._side():
+            with self.aside(), self._side():
                 self.stderr.write(f"{sanitize(line)}\n")
 
     def ask(self, text: str) -> None:
@@ -64,16 +80,25 @@ class Streams:
             self.stderr.write(sanitize(text))
 
     def dim(self, text: str) -> None:
-        """Side text on stderr, dim where colour is allowed, without a newline of its own, unless quiet."""
-        if self.quiet or not text:
+        """Side text on stderr, dim where the terminal can, without a newline of its own, unless quiet."""
+        self.spans([(text, "dim")])
+
+    def spans(self, spans: Sequence[tuple[str, str]]) -> None:
+        """Pieces of side text on stderr, each with rich's name of its style, unless quiet."""
+        if self.quiet or not any(text for text, _ in spans):
             return
-        with self._side():
-            if self.color:
+        with self.aside(), self._side():
+            if self.styled:
                 from rich.text import Text
 
-                self.console.print(Text(text, style="dim"), end="", soft_wrap=True)
+                self.console.print(Text.assemble(*spans), end="", soft_wrap=True)
             else:
-                self.stderr.write(text)
+                self.stderr.write("".join(text for text, _ in spans))
+
+    def side(self, text: str) -> None:
+        """Put `text` on stderr as it is, at once."""
+        with self._side():
+            self.stderr.write(text)
 
     def draw(self, picture: Picture) -> None:
         """Show a picture on stderr, where both streams are a terminal that is known to show pictures."""
@@ -85,8 +110,9 @@ class Streams:
 
     def notice(self, line: str) -> None:
         """A note that may come while a transient line is up: the line gives way."""
-        self.transient("")
-        self.note(line)
+        with self.aside():
+            self.transient("")
+            self.note(line)
 
     def transient(self, text: str) -> None:
         """Replace the current line of a live terminal's stderr by `text`; an empty one clears it."""
@@ -121,7 +147,7 @@ class Streams:
                     raise
 
             self._console = StderrConsole(
-                file=self.stderr, force_terminal=self.color, no_color=not self.color, highlight=False, markup=False
+                file=self.stderr, force_terminal=self.styled, no_color=not self.color, highlight=False, markup=False
             )
         return self._console
 

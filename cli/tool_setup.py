@@ -11,6 +11,7 @@ from .input_sources import read_text
 from .streams import Streams
 
 if TYPE_CHECKING:
+    from ..engine.engine import EngineInfo
     from ..engine.tools.loop import ToolLoop
     from ..engine.tools.mcp_config import ServerSpec
     from ..engine.tools.mcp_servers import McpServers
@@ -30,6 +31,11 @@ class RunTools:
     def schemas(self) -> tuple[dict[str, Any], ...]:
         """What the model is told of; waits for servers that are still being connected."""
         return () if self.loop is None else self.loop.toolbox.schemas()
+
+    def settle(self, info: EngineInfo, tell: Callable[[str], None]) -> None:
+        """Before the first turn: wait for the servers, and say if this model can't call what there is."""
+        if self.schemas() and not info.tools:
+            tell(f"{info.model} knows no tool calls: it won't use the tools")
 
     def close(self) -> None:
         """End the servers."""

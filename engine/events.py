@@ -21,9 +21,10 @@ class PrefillProgress:
 
 @dataclass(frozen=True)
 class ReasoningDelta:
-    """More reasoning text. May split a word, never a character."""
+    """More reasoning text. May split a word, never a character. `tokens` of reasoning so far, this included."""
 
     text: str
+    tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ class Markers:
         return self.harmony or bool(self.reasoning)
 
     @property
+    def has_tools(self) -> bool:
+        """Whether a call can be told from the answer."""
+        return self.harmony or self.tool is not None
+
+    @property
     def close(self) -> str:
         """What ends the reasoning; empty if there is none."""
         return "<|end|>" if self.harmony else self.reasoning[0][1] if self.reasoning else ""

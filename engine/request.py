@@ -131,6 +131,11 @@ class Run:
         return self.sequence.live
 
     @property
+    def decodes(self) -> bool:
+        """Whether its next call feeds a single id behind the prompt."""
+        return not self.calls and (self.feeding is None or self.feeding.one_by_one)
+
+    @property
     def thinking(self) -> bool:
         """Whether the next id belongs to the reasoning."""
         return self._parser.in_reasoning
@@ -155,10 +160,10 @@ class Run:
         self.thought = self.thought or thinking
         self.ids.append(token)
         self._detokenizer.add_token(token)
-        self._say(self._parser.feed(self._detokenizer.last_segment))
         if thinking and not forced:
             self.stats.reasoning_tokens += 1
         self.stats.completion_tokens += 1
+        self._say(self._parser.feed(self._detokenizer.last_segment))
 
     def end(self) -> None:
         """Flush what the detokenizer and the parser held back."""
@@ -175,7 +180,7 @@ class Run:
                 continue
             self.segments.append(segment)
             if segment.kind == "reasoning":
-                self.request.events.put(ReasoningDelta(segment.text))
+                self.request.events.put(ReasoningDelta(segment.text, self.stats.reasoning_tokens))
 
     def _say_text(self, text: str) -> None:
         if text:

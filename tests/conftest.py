@@ -15,6 +15,16 @@ backend.prepare()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-screens", action="store_true", help="write tests/cli/screens anew instead of comparing")
+
+
+@pytest.fixture
+def write_screens(request: pytest.FixtureRequest) -> bool:
+    """Whether screens are to be written instead of compared."""
+    return bool(request.config.getoption("--write-screens"))
+
+
 def pytest_report_header() -> list[str]:
     line, advice = backend.describe()
     return [f"backend: {line}"] + ([f"         {advice}"] if advice else [])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,6 +49,7 @@ class McpServer:
         self._loop, self._log_path, self._tell, self._connect_s = loop, log, tell, connect_s
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
+        self._log: ServerLog | None = None
         self._settled = threading.Event()  # it is ready, or never will be
         self._over = threading.Event()
         self._over.set()
@@ -138,7 +140,7 @@ class McpServer:
         import anyio
         from mcp import Client
 
-        log = ServerLog(self._log_path)
+        log = self._log = ServerLog(self._log_path)
         try:
             with anyio.CancelScope() as self._scope:
                 async with Client(self._transport(log)) as client:
@@ -149,7 +151,7 @@ class McpServer:
                     self._settled.set()
                     await anyio.sleep_forever()
         except Exception as error:
-            self._fail("failed", f"can't be used: {_one_line(_first(error))}", log)
+            self._fail("failed", f"can't be used: {_one_line(_first(error))}")
         finally:
             log.close()
             self._client = None
@@ -160,26 +162,32 @@ class McpServer:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _transport(self, log: ServerLog) -> Any:
-        """The library's way to the server: a context manager that gives two streams."""
+    @asynccontextmanager
+    async def _transport(self, log: ServerLog) -> AsyncIterator[Any]:
+        """The way to the server, as the library's client takes it: two streams."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         spec = self.spec
         if spec.url is None:
             command, *words = spec.command
             wanted = StdioServerParameters(command=command, args=words, env=dict(spec.environment), cwd=spec.cwd)
-            return stdio_client(wanted, errlog=log.stream)
-        if spec.sse:
+            async with stdio_client(wanted, errlog=log.stream) as streams:
+                yield streams
+        elif spec.sse:
             from mcp.client.sse import sse_client
 
-            return sse_client(spec.url, headers=dict(spec.headers))
-        import httpx2
-        from mcp.client.streamable_http import streamable_http_client
+            async with sse_client(spec.url, headers=dict(spec.headers)) as streams:
+                yield streams
+        else:
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
 
-        patience = httpx2.Timeout(CONNECT_S, read=spec.timeout_s)
-        return streamable_http_client(
-            spec.url, http_client=httpx2.AsyncClient(headers=dict(spec.headers), timeout=patience)
-        )
+            patience = httpx2.Timeout(CONNECT_S, read=spec.timeout_s)
+            async with (
+                httpx2.AsyncClient(headers=dict(spec.headers), timeout=patience) as http,
+                streamable_http_client(spec.url, http_client=http) as streams,
+            ):
+                yield streams
 
     async def _list(self, client: Client) -> list[Tool]:
         """All its tools, named after it, so that no server can pass for another."""
@@ -202,12 +210,12 @@ class McpServer:
         reached = [spec.name, list(spec.command), dict(spec.environment), spec.cwd, spec.url, listed.name]
         return Tool(name, function, spec.origin, identity_of(reached, function), McpTool(self, listed.name))
 
-    def _fail(self, state: State, words: str, log: ServerLog | None = None) -> None:
+    def _fail(self, state: State, words: str) -> None:
         """Say once that it is gone, with its own last words if it had any."""
         if self.state not in ("starting", "ready"):
             return
         self.state = state
-        said = log.last_words() if log is not None else ""
+        said = self._log.last_words() if self._log is not None else ""
         self._tell(f"{self.spec.origin} {words}{f' ({said})' if said else ''}")
 
 

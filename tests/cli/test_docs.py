@@ -72,6 +72,6 @@ def test_what_stands_after_a_command_is_documented(name: str) -> None:
 
 def test_every_command_does_something() -> None:
     """The table of commands is what the prompt obeys; /exit is the prompt's own."""
-    nothing: Any = SimpleNamespace(keep=None, rename=None, search=None)
+    nothing: Any = SimpleNamespace(keep=None, rename=None, search=None, choose_markdown=None)
     commands = Repl(nothing, nothing, nothing, nothing, nothing, nothing, nothing).commands
     assert {*commands, "/exit"} == set(COMMANDS)

@@ -118,7 +118,7 @@ def test_progress_comes_after_a_while_and_goes_away() -> None:
 def test_notices_and_tool_calls_are_lines_of_their_own() -> None:
     screen = Screen()
     screen.turn(Notice("look"), ToolCallDone(ToolCall("1", "weather", {"in": "Paris"})), TextDelta("so"))
-    assert screen.text == "look\ncalls weather({'in': 'Paris'})\nso\n"
+    assert screen.text == 'look\ncalls weather {"in": "Paris"}\nso\n'
 
 
 def test_held_back_until_whole() -> None:

@@ -86,7 +86,6 @@ def test_the_limit_is_mentioned() -> None:
         (["x", "--turns", "y"], b"", 2, "--turns and a prompt"),
         (["--model"], b"", 2, "requires an argument"),
         (["--no-such-option"], b"", 2, "no such option"),
-        (["batch", "x"], b"", 2, "`batch` is not in this version"),
         (["modles"], b"", 2, "did you mean `models`?"),
         (["x"], b"\xff\xfe", 65, "stdin is not UTF-8"),
         (["too long"], b"", 65, "the prompt has 9,999 tokens"),

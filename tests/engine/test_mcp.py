@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -162,7 +164,7 @@ def test_a_server_that_hangs_dies_and_comes_back(tmp_path: Path) -> None:
         (one,) = made.servers
         tools = [tool.name for tool in one.tools]
         wait_until(lambda: call(made, "die").text == "error: the server my server has ended", "its end to be noticed")
-        assert made.told == ["the server my server has ended"]
+        assert made.told == ["the server my server has ended (the disk is on fire)"]
         assert one.state == "ended"
         assert call(made, "add", a=1, b=2) == ToolResult("failed", "error: the server my server isn't running")
         assert [tool.name for tool in made.tools] == tools, "the prompt stays as it was"
@@ -187,9 +189,37 @@ def test_servers_that_never_come(tmp_path: Path) -> None:
     assert len(told) == 2
     with servers(spec("never"), connect_s=0.5) as made:
         assert list(made.tools) == []
-    assert made.told == ["the server my server did not answer within 0.5 seconds"]
+    (line,) = made.told
+    assert line.startswith("the server my server did not answer within 0.5 seconds")
 
 
+@pytest.mark.slow
+def test_a_server_behind_a_url() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, str(SERVER), "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: is_open(port), "the server to listen")
+        with servers(ServerSpec("my server", url=f"http://127.0.0.1:{port}/mcp")) as made:
+            assert call(made, "add", a=1, b=2) == ToolResult("ran", "the sum is 3")
+            assert call(made, "ask").text == "refused: roots, elicitation"
+    finally:
+        process.kill()
+        process.wait()
+    with servers(ServerSpec("my server", url=f"http://127.0.0.1:{port}/mcp")) as made:
+        assert list(made.tools) == []
+    assert made.told[0].startswith("the server my server can't be used: ")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow  # what an identity is made of has a quick test
 def test_a_definition_that_changes_is_said_and_asked_about_again(tmp_path: Path) -> None:
     asked: list[str] = []
 

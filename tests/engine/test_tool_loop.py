@@ -22,9 +22,10 @@ from mlxchat.engine.tools.loop import ToolLoop
 from mlxchat.engine.tools.tool import Stopped, Tool, ToolResult, identity_of
 from mlxchat.engine.tools.toolbox import Toolbox
 from mlxchat.errors import EngineFailed
-from support.oracle import common, read_log
-from support.scripted import ScriptedEngine, done, model_folder
-from support.tiny_tokenizer import load
+from support import tiny_models
+from support.oracle import common, oracle_new, read_log
+from support.scripted import ScriptedEngine, done, model_folder, wait_until
+from support.tiny_tokenizer import Family, load
 
 pytestmark = pytest.mark.plain
 
@@ -307,6 +308,47 @@ def test_each_step_reuses_everything_and_the_next_turn_drops_the_thoughts(engine
     ended = done(list(loop.follow(chat, chat.ask(user("Thanks."), OPTIONS), OPTIONS)))
     assert ended.stats.divergence == "reasoning_dropped"
     assert ended.stats.rewind_tokens > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "family"), [("gemma3_text", "qwen36"), ("qwen3_5", "qwen36"), ("gpt_oss", "qwen3")])
+def test_windows_and_recurrent_states_too(kind: str, family: Family, tmp_path: Path) -> None:
+    """The same with layers that can't be cut back, past their window, the turn after the loop included."""
+    changes = tiny_models.SMALLER.get(kind, {})
+    engine = ScriptedEngine(model_folder(tmp_path / "model", kind, family, **changes), tmp_path / "engine")
+    call = "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>"
+    asks = f"Hm.\n</think>\n\n{call}" if family == "qwen36" else says("f")
+    try:
+        loop = ToolLoop(Toolbox([tool(runner=Noting(["Rain. " * 60, "Sun. " * 60]))]), Approvals(["*"]))
+        chat, events = talk_with(engine, loop, "Weather?", asks, asks, says(text="Rain."))
+        stats = [event.stats for event in events if isinstance(event, StepDone | TurnDone)]
+        assert len(stats) == 3
+        log = read_log(engine.log)
+        for before, after, cost in zip(log, log[1:], stats[1:], strict=False):
+            assert after.prefilled(cost.prompt_tokens) == cost.prompt_tokens - len(before.ids) + 1
+        ended = done(list(loop.follow(chat, chat.ask(user("Thanks."), OPTIONS), OPTIONS)))
+        last = read_log(engine.log)[-1]
+        tokens = ended.stats.prompt_tokens
+        assert last.prefilled(tokens) <= oracle_new(last.prompt(tokens), [fed.ids for fed in log]) + 4
+        engine.check()
+    finally:
+        engine.close()
+
+
+def test_work_ahead_knows_the_tools(engine: ScriptedEngine) -> None:
+    """What is prefilled while nobody waits begins with the tools too, and is of use until they change."""
+    box = Toolbox([tool(runner=Noting()), tool("g", Noting())])
+    loop = ToolLoop(box, Approvals(["*"]))
+    chat, events = talk_with(engine, loop, "Go.", says(text="Gone."), says(text="Well."), says(text="So."))
+    for disabled in ([], ["g"]):
+        ahead = chat.prepare(OPTIONS)
+        wait_until(ahead.done.is_set, "the work ahead")
+        for name in disabled:
+            box.disable(name)
+        events = list(loop.follow(chat, chat.ask(user("And now?"), OPTIONS), OPTIONS))
+        idle = done(events).stats.idle_prefill_tokens
+        assert (idle > 0) is (not disabled)
+    assert done(events).stats.divergence == "system_or_tools_changed"
 
 
 def test_a_forged_system_turn_in_a_result_stays_text(

@@ -7,7 +7,10 @@ hang silently   waits until it is stopped, and has said nothing
 fail TEXT       says TEXT, then fails as an engine does
 too long        fails as a prompt longer than the context does
 call NAME       calls a tool
+fill N          answers so that N % of the context are used
 erase TEXT      answers TEXT! with sequences inside that erase the screen and set its title
+play FILE       answers what the file says: @wait NAME waits until there is a file of that name beside it, @reason TEXT
+                reasons, @prefill DONE TOTAL CACHED reads, any other line is said
 crash           raises what no engine should
 anything else   is answered by an echo
 """
@@ -18,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from mlxchat.engine.ahead import AheadRequest
@@ -55,6 +59,7 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    adapter: str | None = None
     name: str = "fake"
     context_words: str = "context 2,048 tokens"
 
@@ -142,6 +147,7 @@ class FakeChat(Conversation):
         self.stops = self.retries = 0
         self.hanging = threading.Event()
         self._stopped = threading.Event()
+        self._context_tokens = 246
 
     def ask(self, message: Message, options: RequestOptions) -> Iterator[Event]:
         self._recorder.asked(len(self.messages), message)
@@ -164,6 +170,15 @@ class FakeChat(Conversation):
         self.options.append(options)
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
+
+    def add_result(self, message: Message) -> None:
+        self._recorder.asked(len(self.messages), message)
+        self.messages.append(message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Answers with what the tools gave."""
+        self.options.append(options)
+        return self._recorded(f"say {self.messages[-1].text}")
 
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Notes what it was asked to get ready for."""
@@ -210,9 +225,14 @@ class FakeChat(Conversation):
             yield ToolCallDone(ToolCall("c1", rest, {"x": 1}))
             yield self._done(replace(assistant(""), tool_calls=(ToolCall("c1", rest, {"x": 1}),)), "stop")
         elif rule == "think":
-            yield ReasoningDelta("beca")
-            yield ReasoningDelta("use")
+            yield ReasoningDelta("beca", 1)
+            yield ReasoningDelta("use", 2)
             yield from self._say(rest, reasoning="because")
+        elif rule == "fill":
+            self._context_tokens = 2048 * int(rest) // 100
+            yield from self._say("full")
+        elif rule == "play":
+            yield from self._play(Path(rest))
         else:
             yield from self._say(rest if rule == "say" else f"You said: {prompt}")
 
@@ -221,6 +241,28 @@ class FakeChat(Conversation):
         for part in filter(None, (text[:half], text[half:])):
             yield TextDelta(part)
         yield self._done(assistant(text, reasoning), "length" if text.endswith("…") else "stop")
+
+    def _play(self, file: Path) -> Iterator[Event]:
+        said, thought = "", ""
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            what, _, rest = line.partition(" ")
+            if what == "@wait":
+                while not (file.parent / rest).exists() and not self._stopped.wait(0.005):
+                    pass
+            elif what == "@reason":
+                thought += rest + "\n"
+                yield ReasoningDelta(rest + "\n", len(thought.split()))
+            elif what == "@prefill":
+                yield PrefillProgress(*map(int, rest.split()))
+            else:
+                text = line + "\n"
+                said += text
+                for start in range(0, len(text), 7):
+                    yield TextDelta(text[start : start + 7])
+            if self._stopped.is_set():
+                yield self._done(replace(assistant(said, thought or None), interrupted=True), "interrupted")
+                return
+        yield self._done(assistant(said, thought or None), "stop")
 
     def _hang(self, text: str) -> Iterator[Event]:
         if text:
@@ -248,7 +290,7 @@ class FakeChat(Conversation):
             decode_ms=100.0,
             completion_tokens=6,
             reasoning_tokens=2 if message.reasoning else 0,
-            context_tokens=246,
+            context_tokens=self._context_tokens,
             context_limit=2048,
             restore_kind="live",
         )

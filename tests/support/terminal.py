@@ -20,8 +20,8 @@ ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, UP = "\r", "\x1b\r", "\x03", "\x04", "
 class _Screen(pyte.HistoryScreen):
     """Answers the questions that prompt-toolkit asks a terminal."""
 
-    def __init__(self, child: pexpect.spawn) -> None:
-        super().__init__(COLUMNS, ROWS, history=1000)
+    def __init__(self, child: pexpect.spawn, rows: int, columns: int) -> None:
+        super().__init__(columns, rows, history=1000)
         self._child = child
 
     def write_process_input(self, data: str) -> None:
@@ -36,18 +36,22 @@ class Terminal:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         program: str = sys.executable,
+        *,
+        rows: int = ROWS,
+        columns: int = COLUMNS,
+        term: str = "xterm-256color",
     ) -> None:
         self._child = pexpect.spawn(
             program,
             list(arguments),
-            env={**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
-            dimensions=(ROWS, COLUMNS),
+            env={**environment, "TERM": term, "LANG": "C.UTF-8", "XTERM_VERSION": "pyte breaks no line anew either"},
+            dimensions=(rows, columns),
             encoding="utf-8",
             timeout=PATIENCE_S,
         )
         self._child.delaybeforesend = None
         self.raw = ""
-        self._screen = _Screen(self._child)
+        self._screen = _Screen(self._child, rows, columns)
         self._stream = pyte.Stream(self._screen)
 
     def __enter__(self) -> Terminal:
@@ -66,6 +70,18 @@ class Terminal:
     @property
     def pid(self) -> int:
         return int(self._child.pid)
+
+    @property
+    def everything(self) -> str:
+        """What has left the screen at its top, and what is on it, without trailing blanks."""
+        columns = range(self._screen.columns)
+        gone = ["".join(row[at].data for at in columns).rstrip() for row in self._screen.history.top]
+        return "\n".join([*gone, self.text])
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Make the window another size; the program is told by a signal."""
+        self._screen.resize(rows, columns)
+        self._child.setwinsize(rows, columns)
 
     def send(self, keys: str) -> None:
         self._child.send(keys)
