@@ -39,7 +39,10 @@ def foreseen(talk: Talk, text: str) -> tuple[Outlook, Asked]:
 
 
 def as_foreseen(outlook: Outlook, asked: Asked) -> bool:
-    return (outlook.tokens, outlook.new) == (asked.stats.prompt_tokens, asked.stats.prefill_tokens)
+    """Whether the very prompt came that was shown, and cost what was said."""
+    assert outlook.text == asked.prompt.text
+    assert tuple(outlook.ids.tolist()) == asked.ids
+    return outlook.new == asked.stats.prefill_tokens
 
 
 def test_back_and_forth(rig: Rig) -> None:

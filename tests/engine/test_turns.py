@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from mlxchat.cache.live import LiveCache
 from mlxchat.engine.events import PrefillProgress
 from mlxchat.engine.loop import EngineLoop
 from mlxchat.engine.messages import user
-from mlxchat.engine.options import RequestOptions
+from mlxchat.engine.options import RequestOptions, SamplingOptions
 from mlxchat.engine.stops import StopStrings
 from mlxchat.errors import ContextExceeded, UsageError
 from support.oracle import Cost, Fed, contains, costs, read_log
@@ -145,6 +146,21 @@ def test_the_context_ends_the_reply_and_refuses_the_next(tmp_path: Path) -> None
         engine.check()
     finally:
         engine.close()
+
+
+def test_a_reply_that_must_be_whole_needs_its_room(engine: ScriptedEngine) -> None:
+    """Nothing is sent then, and the room that there is gets said; one token less fits."""
+    engine.say("One.", "Two.")
+    chat = engine.chat("Be short.")
+    limit = chat.outlook(RequestOptions(), [*chat.messages, user("a")]).tokens + 10
+    wanted = RequestOptions(SamplingOptions(max_tokens=11), max_context=limit, whole_reply=True)
+    before = len(read_log(engine.log))
+    refused = failed(list(chat.ask(user("a"), wanted)))
+    assert isinstance(refused.error, ContextExceeded)
+    assert refused.error.hint == "a reply of 10 would fit"
+    assert [len(read_log(engine.log)), len(chat.messages)] == [before, 1]
+    assert ask(chat, "a", replace(wanted, sampling=SamplingOptions(max_tokens=10))).message.text == "One."
+    assert ask(chat, "b", replace(wanted, whole_reply=False, max_context=None)).message.text == "Two."
 
 
 @pytest.mark.parametrize("stop", ["capital", "tal.", "is the cap", "Paris"])
