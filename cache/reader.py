@@ -67,7 +67,11 @@ class Batch:
 
 
 class Reader:
-    """One thread. The caller keeps the entries of a batch pinned until it is done."""
+    """One thread. The caller keeps the entries of a batch pinned until it is done.
+
+    meanwhile   is called again and again while a batch is waited for, on the thread that waits; it says whether it had
+                anything to do
+    """
 
     def __init__(self, index: Index, scratch: ScratchFile, counters: Counters) -> None:
         self._index = index
@@ -75,6 +79,7 @@ class Reader:
         self._counters = counters
         self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
         self._buffer = bytearray()
+        self.meanwhile: Callable[[], bool] | None = None
         self._thread = threading.Thread(target=self._run, name="mlxchat-kv-reader", daemon=True)
 
     def start(self) -> None:
@@ -85,7 +90,9 @@ class Reader:
         """Read all jobs and wait for the last sink to return. With the thread gone, every job fails."""
         batch = Batch(jobs)
         self._waiting.put(batch)
-        while not batch.done.wait(0.5):
+        busy = True
+        while not batch.done.wait(0 if busy else 0.5):
+            busy = self.meanwhile is not None and self.meanwhile()
             if not self._thread.is_alive():
                 return Batch(jobs, [(entry, OSError("the reader has stopped")) for entry, _ in jobs])
         return batch

@@ -171,6 +171,10 @@ class Store:
         with self.pinned([entry for entry, _ in jobs]):
             return self._recall.read(jobs)
 
+    def while_reading(self, meanwhile: Callable[[], bool]) -> None:
+        """What whoever waits in `read` does until its records have come; it says whether there was anything to do."""
+        self._reader.meanwhile = meanwhile
+
     def touch(self, places: Iterable[Place], entries: Iterable[Entry] = (), user: str = "") -> None:
         """What these places need, and these entries, is evicted last, of one chain the suffix before the prefix.
 

@@ -9,6 +9,7 @@ from ..transcripts.batch_tally import Tally
 from .streams import Streams
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 
@@ -32,13 +33,20 @@ class BatchProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=self._streams.console,
+            console=self._console(),
             transient=True,
             refresh_per_second=4,
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._task = self._bar.add_task("", total=total, more="")
+
+    def _console(self) -> Console:
+        """One that draws a bar without colour, too."""
+        from rich.console import Console
+
+        stderr, color = self._streams.stderr, self._streams.color
+        return Console(file=stderr, force_terminal=True, no_color=not color, highlight=False, markup=False)
 
     def __enter__(self) -> BatchProgress:
         if self._bar is not None:

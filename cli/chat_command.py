@@ -52,6 +52,10 @@ def chat(
         option("-s", "--system", help="System prompt, or @FILE (@@ for a plain @).", panel=MODEL, metavar="TEXT"),
     ] = None,
     template: Template = None,
+    adapter: Annotated[
+        str | None,
+        option("--adapter", help="LoRA adapter of mlx-lm's trainer, over a text model.", panel=MODEL, metavar="DIR"),
+    ] = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)
     ] = None,
@@ -89,6 +93,10 @@ def chat(
         option(
             "-o", "--option", help="More settings, such as -o repetition_penalty=1.1.", panel=_SAMPLING, metavar="K=V"
         ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        option("--schema", help="Answer in JSON that follows this schema.", panel=_SAMPLING, metavar="FILE|JSON"),
     ] = None,
     file: Annotated[
         list[str] | None,

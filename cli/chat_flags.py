@@ -12,6 +12,7 @@ from ..errors import UsageError
 from .ages import parse_age
 from .cache_flags import cache_options, kv_quantization
 from .sampling_settings import read_settings
+from .schema_flag import schema_text
 from .streams import ColorChoice
 
 
@@ -67,6 +68,8 @@ class ChatFlags:
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
+    adapter: str | None = None
+    schema: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     model_of_project: bool = False
 
@@ -136,11 +139,16 @@ class ChatFlags:
         )
         quantized = kv_quantization(self.kv_bits, self.kv_group_size)
         return EngineOptions(
-            model=self.model_name, template=self.template, offline=self.offline, cache=cache, kv_quantization=quantized
+            model=self.model_name,
+            template=self.template,
+            offline=self.offline,
+            cache=cache,
+            kv_quantization=quantized,
+            adapter=self.adapter,
         )
 
     def request_options(self) -> RequestOptions:
-        """What goes with each request. Raises UsageError for an -o that is no known setting."""
+        """What goes with each request. Raises UsageError for an -o that is none, and what `schema_text` does."""
         settings = read_settings(self.option or [])
         sampling = SamplingOptions(seed=self.seed, stop=settings.stop, extra=settings.extra)
         flags = {
@@ -157,4 +165,5 @@ class ChatFlags:
         return RequestOptions(
             sampling=replace(sampling, **flags),  # type: ignore[arg-type]  # each value has its field's type above
             thinking=ThinkingOptions(enabled=self.think, budget=self.think_budget),
+            schema=schema_text(self.schema),
         )

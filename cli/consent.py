@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from ..engine.tools.approvals import Answer, Question
-from .key_press import read_key
+from .key_press import key_presses
 from .streams import Streams
 from .tool_lines import argument_lines, visible
 
+Keys = Callable[[Callable[[], bool]], AbstractContextManager[Callable[[], str]]]
 _ANSWERS: dict[str, Answer] = {
     **dict.fromkeys("oOyY", "once"),
     **dict.fromkeys("aA", "always"),
@@ -25,12 +27,10 @@ class TerminalConsent:
     stopped     whether the turn is to end, by a signal that came meanwhile
     """
 
-    def __init__(
-        self, streams: Streams, stopped: Callable[[], bool], key: Callable[[Callable[[], bool]], str] = read_key
-    ) -> None:
+    def __init__(self, streams: Streams, stopped: Callable[[], bool], keys: Keys = key_presses) -> None:
         self._streams = streams
         self._stopped = stopped
-        self._key = key
+        self._keys = keys
 
     def __call__(self, question: Question) -> Answer:
         """Ask until there is an answer. Enter is none: it may have been meant for something else."""
@@ -47,7 +47,8 @@ class TerminalConsent:
             self._streams.ask(f"  {line}\n")
         self._streams.ask("[o]nce, [a]lways for this tool, [d]eny? ")
         answer: Answer | None = None
-        while answer is None:
-            answer = _ANSWERS.get(self._key(self._stopped))
+        with self._keys(self._stopped) as next_key:
+            while answer is None:
+                answer = _ANSWERS.get(next_key())
         self._streams.ask(f"{answer}\n")
         return answer

@@ -26,7 +26,7 @@ def _ways(chat: Chat, message: Message, options: RequestOptions) -> list[str]:
     whole = chat.outlook(options, [*chat.messages, message])
     reply = options.sampling.max_tokens or 1
     found: list[tuple[str, str]] = []
-    if whole.tokens < whole.limit:
+    if whole.tokens < whole.limit < whole.tokens + reply:
         left = whole.limit - whole.tokens
         found.append((f"/set max_tokens {left}", f"asks for a shorter reply: {left:,} tokens are left"))
     dropped = _least_to_drop(chat, message, options, reply)

@@ -15,7 +15,9 @@ from ..engine.events import (
     ToolCallDone,
     ToolResultDone,
 )
+from ..engine.messages import ToolCall
 from ..engine.stats import RequestStats, total
+from ..engine.tools.tool import ToolResult
 from ..errors import MlxchatError
 from .output import Output
 from .streams import Streams
@@ -36,19 +38,23 @@ class JsonOutput(Output):
         self._streams = streams
         self._turns = turns
         self._model = ""
+        self._adapter: str | None = None
         self._session_id: str | None = None
         self._results: list[TurnResult] = []
         self._said: list[str] = []
+        self._answered: list[tuple[ToolCall, ToolResult]] = []
         self._cache: dict[str, Any] | None = None
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Keep the names of the model and of the session."""
-        self._model, self._session_id = info.model, session_id
+        self._model, self._session_id, self._adapter = info.model, session_id, info.adapter
 
     def event(self, event: Event) -> None:
-        """Keep the text, in case the turn fails; pass notices to stderr."""
+        """Keep the text and what tools have done, in case the turn fails; pass notices to stderr."""
         if isinstance(event, TextDelta):
             self._said.append(event.text)
+        elif isinstance(event, ToolResultDone):
+            self._answered.append((event.call, event.result))
         elif isinstance(event, StepDone):
             self._said.clear()
         elif isinstance(event, Notice):
@@ -58,14 +64,17 @@ class JsonOutput(Output):
         """Keep the result."""
         self._results.append(result)
         self._said.clear()
+        self._answered.clear()
 
     def cache(self, report: CacheReport) -> None:
         """Keep it."""
         self._cache = report.to_json()
 
     def failed(self, error: MlxchatError) -> None:
-        """Print the failure, with what was said and the turns before it."""
+        """Print the failure, with what was said, what tools have done, and the turns before it."""
         failure = failure_object(TURNS if self._turns else CHAT, error, "".join(self._said))
+        if self._answered:
+            failure["tool_calls"] = answered_calls(self._answered)
         if self._turns:
             failure["turns"] = [self._object(result) for result in self._results]
         write_json(self._streams, failure)
@@ -76,7 +85,7 @@ class JsonOutput(Output):
             whole = turns_object(self._results, self._model, self._session_id)
         else:
             whole = self._object(self._results[0])
-        write_json(self._streams, {**whole, "cache": self._cache})
+        write_json(self._streams, {**whole, "adapter": self._adapter, "cache": self._cache})
 
     def _object(self, result: TurnResult) -> dict[str, Any]:
         return chat_object(result, self._model, self._session_id)
@@ -95,7 +104,13 @@ class JsonlOutput(Output):
 
     def session(self, info: EngineInfo, session_id: str | None) -> None:
         """Print `session`."""
-        self._print("session", session_id=session_id, model=info.model, context_limit=info.context_limit)
+        self._print(
+            "session",
+            session_id=session_id,
+            model=info.model,
+            adapter=info.adapter,
+            context_limit=info.context_limit,
+        )
 
     def event(self, event: Event) -> None:
         """Print `prefill`, `reasoning`, `text`, `tool_call` or `tool_result`; pass notices to stderr."""
@@ -183,7 +198,7 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
         "text": result.message.text,
         "reasoning": result.message.reasoning,
         "tool_calls": [
-            *({**call.to_json(), "status": came.status, "result": came.text} for call, came in result.answered),
+            *answered_calls(result.answered),
             *(call.to_json() for call in result.open_calls),
         ],
         "finish_reason": result.finish_reason,
@@ -191,6 +206,11 @@ def turn_fields(result: TurnResult) -> dict[str, Any]:
         "requests": [request.to_json() for request in result.requests],
         "stats": stats,
     }
+
+
+def answered_calls(answered: list[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
+    """Calls with what came of them."""
+    return [{**call.to_json(), "status": result.status, "result": result.text} for call, result in answered]
 
 
 def failure_object(schema: str, error: MlxchatError, said: str) -> dict[str, Any]:

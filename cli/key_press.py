@@ -1,4 +1,4 @@
-"""One key from the terminal, as it is pressed."""
+"""Keys from the terminal one by one, as they are pressed."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ POLL_S = 0.1
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 
 
-def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
-    """The next key pressed from now on; "" if `stopped` says so first, or the terminal is gone.
+@contextmanager
+def key_presses(stopped: Callable[[], bool], descriptor: int = 0) -> Iterator[Callable[[], str]]:
+    """Within it the terminal is read key by key, from now on: what was typed before goes back to the next prompt.
 
-    What was typed before goes back to the next prompt. Ctrl-C is a key here, and so is Escape; a longer sequence, as
-    an arrow key sends, is dropped and counts as no key ("\\0").
+    Gives a function that waits for the next key: Ctrl-C and Escape are keys too; what comes several at once, as a paste
+    or an arrow key does, counts as none ("\\0"). It returns "" if `stopped` says so first, or the terminal is gone.
     """
-    try:
-        with _key_by_key(descriptor):
-            keep_for_the_prompt(_waiting(descriptor))
+
+    def next_key() -> str:
+        try:
             while not stopped():
                 if select.select([descriptor], [], [], POLL_S)[0]:
-                    return _first_key(os.read(descriptor, 1024))
-    except OSError:
-        pass
-    return ""
+                    return _one_key(os.read(descriptor, 1024))
+        except OSError:
+            pass
+        return ""
+
+    with _key_by_key(descriptor):
+        keep_for_the_prompt(_waiting(descriptor))
+        yield next_key
 
 
-def _first_key(pressed: bytes) -> str:
-    if len(pressed) > 1 and pressed.startswith(b"\x1b"):
-        return "\0"
-    return pressed[:1].decode("ascii", "replace")
+def _one_key(pressed: bytes) -> str:
+    if b"\x03" in pressed:
+        return "\x03"
+    return "\0" if len(set(pressed)) > 1 else pressed[:1].decode("ascii", "replace")
 
 
 def keep_for_the_prompt(typed: bytes) -> None:
@@ -54,11 +59,11 @@ def keep_for_the_prompt(typed: bytes) -> None:
 def _waiting(descriptor: int) -> bytes:
     """Everything that has been typed and not been read."""
     found = b""
-    while select.select([descriptor], [], [], 0)[0]:
-        chunk = os.read(descriptor, 1024)
-        if not chunk:
-            break
-        found += chunk
+    try:
+        while select.select([descriptor], [], [], 0)[0] and (chunk := os.read(descriptor, 1024)):
+            found += chunk
+    except OSError:
+        pass
     return found
 
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .input_sources import Stdin
+from .key_press import read_key
 from .streams import Streams, is_terminal
 
+_YES, _NO = ("y", "Y"), ("n", "N", "\x1b", "\x03", "\x04", "")
 
-def ensure_model(name: str, *, offline: bool, yes: bool, streams: Streams, stdin: Stdin) -> None:
+
+def ensure_model(name: str, *, offline: bool, yes: bool, streams: Streams, stdin: Stdin, by_key: bool = False) -> None:
     """See that model `name` is on disk, downloading it only with consent.
 
     Its size is shown, and consent asked for on a terminal; off one it is refused without --yes. Raises ModelError.
+    by_key   the terminal is one of a conversation, which gathers no lines: one key is the answer
     """
     from ..engine.models import ensure
     from .download_progress import DownloadProgress
 
     with DownloadProgress(streams.stderr) as progress:
         ensure(
-            name, offline=offline, confirm=_consent(yes, streams, stdin), progress=None if streams.quiet else progress
+            name,
+            offline=offline,
+            confirm=_consent(yes, streams, stdin, by_key),
+            progress=None if streams.quiet else progress,
         )
 
 
-def _consent(yes: bool, streams: Streams, stdin: Stdin) -> Callable[[str], bool] | None:
+def _consent(yes: bool, streams: Streams, stdin: Stdin, by_key: bool) -> Callable[[str], bool] | None:
     """Who answers the question: --yes, the user, or nobody."""
 
     def agree(question: str) -> bool:
@@ -30,6 +37,8 @@ def _consent(yes: bool, streams: Streams, stdin: Stdin) -> Callable[[str], bool]
         return True
 
     def ask(question: str) -> bool:
+        if by_key:
+            return ask_by_key(question, streams)
         from typer import confirm
 
         return confirm(question, err=True)
@@ -37,3 +46,13 @@ def _consent(yes: bool, streams: Streams, stdin: Stdin) -> Callable[[str], bool]
     if yes:
         return agree
     return ask if stdin.is_open and stdin.is_terminal and is_terminal(streams.stderr) else None
+
+
+def ask_by_key(question: str, streams: Streams, key: Callable[[Callable[[], bool]], str] = read_key) -> bool:
+    """Whether the next key that is an answer is yes. Enter is none: it may have been meant for something else."""
+    streams.ask(f"{question} [y]es, [n]o? ")
+    pressed = key(lambda: False)
+    while pressed not in (*_YES, *_NO):
+        pressed = key(lambda: False)
+    streams.ask(f"{'yes' if pressed in _YES else 'no'}\n")
+    return pressed in _YES

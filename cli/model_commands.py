@@ -64,19 +64,27 @@ def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:
 @app.command("info")
 def info_command(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="Alias, repository, folder, or a unique part.")],
+    adapter: Annotated[str | None, typer.Option("--adapter", help="Describe this adapter too.", metavar="DIR")] = None,
     json_output: Json = False,
     offline: Offline = False,
 ) -> None:
     """Describe one model on this machine. Loads nothing and never connects, --offline or not."""
+    from ..engine.adapter import read_adapter
     from ..engine.catalog import info
 
-    entry = info(name)
+    entry, over = info(name), None if adapter is None else read_adapter(adapter)
     if json_output:
-        _print_json({"schema": "mlxchat.model/1", **entry.to_json()})
+        _print_json(
+            {"schema": "mlxchat.model/1", **entry.to_json(), "adapter": None if over is None else over.to_json()}
+        )
         return
     for title, value in _description(entry).items():
         if value:
             typer.echo(f"{title + ':':10}{_plain(value)}")
+    if over is not None:
+        rank = "all weights" if over.rank is None else f"rank {over.rank}"
+        base = f", trained on {over.base}" if over.base else ""
+        typer.echo(f"adapter:  {_plain(over.name)}: {over.kind}, {rank}, {over.layers} layers{_plain(base)}")
 
 
 def _description(entry: ModelInfo) -> dict[str, str]:

@@ -102,6 +102,8 @@ class PlainOutput(Output):
         self._end_lines()
         if result.finish_reason == "length":
             self._streams.note("(stopped at the limit of --max-tokens or of the context)")
+        elif result.finish_reason == "max_steps":
+            self._streams.note("(stopped at the limit of --max-steps)")
         elif result.finish_reason == "stop" and not result.message.text.strip() and not result.message.tool_calls:
             self._streams.note("(the model ended without an answer)")
         if self._show_stats:

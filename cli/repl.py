@@ -72,7 +72,6 @@ class Repl:
         self._output = output
         self._reader = reader
         self._clock = clock
-        self._sending: Message | None = None
         self._answered = False
         self._loop = None if tools is None else tools.loop
         groups = (
@@ -120,7 +119,7 @@ class Repl:
 
     def _handle(self, line: str) -> bool:
         """Do what `line` says; whether it says to leave."""
-        state, self._sending, self._answered = self._state, None, False
+        state, self._answered = self._state, False
         try:
             typed = understand(line)
             if typed.command == "/exit":
@@ -141,17 +140,22 @@ class Repl:
     def _send(self, typed: Typed) -> None:
         state = self._state
         chat, state.held = state.chat, ""
-        message = self._sending = state.attachments.message(typed.text)
-        self._turn(chat.ask(message, state.options))
-        if not self._is_kept(message):
-            state.offer(message)
+        message = state.attachments.message(typed.text)
+        error = self._turn(chat.ask(message, state.options))
+        if self._is_kept(message):
+            return
+        state.offer(message)
+        if isinstance(error, ContextExceeded):
+            state.held = state.draft
+            for line in ways_out(chat, message, state.options):
+                state.note(line)
 
     def _is_kept(self, message: Message) -> bool:
         """Whether the chat holds it."""
         return any(message is one for one in self._state.chat.messages)
 
-    def _turn(self, events: Iterator[Event]) -> None:
-        """Show one turn, whose answer the chat may keep or not."""
+    def _turn(self, events: Iterator[Event]) -> MlxchatError | None:
+        """Show one turn, whose answer the chat may keep or not; what it failed with."""
         state, loop = self._state, self._loop
         if loop is not None:
             events = loop.follow(state.chat, events, state.options)
@@ -165,13 +169,9 @@ class Repl:
                 self._output.drop_turn()
         if result.error:
             state.explain(result.error)
-            unsent = self._sending is not None and not self._is_kept(self._sending)
-            if isinstance(result.error, ContextExceeded) and self._sending is not None and unsent:
-                state.held = self._sending.text
-                for line in ways_out(state.chat, self._sending, state.options):
-                    state.note(line)
         elif result.finish_reason == "interrupted":
             state.streams.notice("(stopped; what was said is kept)" if kept else "(stopped before a word was said)")
+        return result.error
 
     def _retry(self, _: str) -> None:
         if self._state.chat.turns:

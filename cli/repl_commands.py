@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import wrap
 
 from ..errors import UsageError
 
@@ -71,6 +72,7 @@ ARGUMENTS = {
 
 ALIASES = {"/clear": "/new", "/quit": "/exit", "/save": "/rename"}
 _BLOCK = '"""'
+_NAMES = 25  # columns of /help that names take; longer ones get a line of their own
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,9 @@ def wants_more(text: str) -> bool:
     return block or text.endswith("\\")
 
 
-def help_lines() -> list[str]:
-    """What /help prints."""
+def help_lines(columns: int = 80) -> list[str]:
+    """What /help prints on a terminal that is so wide."""
     commands = [(f"{name} {ARGUMENTS.get(name, '')}".rstrip(), words) for name, words in COMMANDS.items()]
-    width = max(len(name) for name, _ in commands) + 2
     keys = (
         ("Enter", "sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line"),
         (_BLOCK, "begins and ends a block of several lines"),
@@ -142,4 +143,17 @@ def help_lines() -> list[str]:
         ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
         ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
     )
-    return [f"{name:<{width}}{words}" for name, words in (*commands, *keys)]
+    lines: list[str] = []
+    for name, words in (*commands, *keys):
+        head = f"{name:<{_NAMES}}"
+        if len(name) >= _NAMES:
+            lines.append(name)
+            head = " " * _NAMES
+        lines += wrap(
+            words,
+            max(columns - 1, 2 * _NAMES),
+            initial_indent=head,
+            subsequent_indent=" " * _NAMES,
+            break_on_hyphens=False,
+        )
+    return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
+
 from ..engine.messages import Message, user
 from ..engine.stats import total
 from .cache_lines import cache_lines
@@ -31,7 +33,7 @@ class ReplLooks:
         }
 
     def _help(self, _: str) -> None:
-        for line in help_lines():
+        for line in help_lines(get_terminal_size().columns):
             self._state.note(line)
 
     def _stats(self, _: str) -> None:

@@ -43,7 +43,7 @@ class ReplModels:
         flags = self._sessions.flags  # a switch before this one may have been settled only now
         if self._host is None or name == flags.model_name:
             raise UsageError(f"{name} is the model of this chat", "/models lists others")
-        ensure_model(name, offline=flags.offline, yes=flags.yes, streams=state.streams, stdin=Stdin())
+        ensure_model(name, offline=flags.offline, yes=flags.yes, streams=state.streams, stdin=Stdin(), by_key=True)
         facts, sees = model_facts(name), sees_pictures(name, flags.offline)
         if not sees and pictures_in(chat.messages):
             raise sees_no_pictures(name)

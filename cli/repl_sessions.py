@@ -141,8 +141,8 @@ class ReplSessions:
         if path.stem == self._current.session_id:
             raise UsageError(f"{path.stem} is this chat", "/sessions lists the others")
         wanted, here = read_session(path).settings, settings_of(self._current.flags, None)
-        if (wanted.model, wanted.template) != (here.model, here.template):
-            of = f"the model {wanted.model}" if wanted.model != here.model else "another template"
+        if (wanted.model, wanted.template, wanted.adapter) != (here.model, here.template, here.adapter):
+            of = f"the model {wanted.model}" if wanted.model != here.model else "another template or adapter"
             mend = f"/model {wanted.model} first, or leave, then" if wanted.model != here.model else "leave, then"
             raise UsageError(f"{path.stem} is a chat with {of}", f"{mend}: mlxchat -r {path.stem}")
         flags = replace(
@@ -152,6 +152,7 @@ class ReplSessions:
             fork=False,
             model=self._current.flags.model,
             template=self._current.flags.template,
+            adapter=self._current.flags.adapter,
         )
         opened = open_chat(flags, None, self._streams)
         return self._go_on(opened, replace(opened.flags.request_options(), whole_reply=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from .repl_state import Command
 from .streams import Streams
+from .tool_lines import visible
 from .tool_setup import RunTools
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class ReplTools:
                 state = "described"
             else:
                 state = "runs" if loop.approvals.allows(tool) else "asks"
-            self._streams.note(f"{tool.name:<{width}}  {state:<9}  {tool.summary or tool.origin}")
+            self._streams.note(f"{tool.name:<{width}}  {state:<9}  {visible(tool.summary or tool.origin)}")
         if not tools:
             self._streams.note("no server has any tools; /mcp lists them")
 

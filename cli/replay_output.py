@@ -55,6 +55,9 @@ class ReplayOutput(ABC):
     def row(self, row: Row) -> None:
         """A request ended."""
 
+    def notice(self, line: str) -> None:  # noqa: B027 - programs are told what it cost, in the rows
+        """The engine has a line for the user."""
+
     @abstractmethod
     def end(self, result: Result, exit_code: int) -> None:
         """The last request ended, or Ctrl-C ended the run before it."""

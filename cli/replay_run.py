@@ -76,7 +76,7 @@ def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
     with _running(flags, streams) as engine:
         from ..transcripts.replay import Replay
 
-        replay = Replay(engine, flags.settings())
+        replay = Replay(engine, flags.settings(), output.notice if flags.parallel > 1 else lambda text: None)
         with stopping(replay):
             return _replay(flags, streams, output, replay, transcript, unread)
 

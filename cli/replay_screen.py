@@ -12,6 +12,7 @@ from ..transcripts.rows import Result, Row
 from .replay_output import Opening, ReplayOutput
 from .replay_table import Line, Table
 from .replay_words import costs, heading, summary
+from .sanitize import sanitize
 from .streams import ColorChoice, Streams, is_terminal, wants_color
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ class ReplayScreen(ReplayOutput):
             planned = row.planned
             done = planned.new_tokens + planned.answer_tokens if row.outcome == "run" else 0
             self._bar.update(self._task, advance=done)
+
+    def notice(self, line: str) -> None:
+        """Above the bar if there is one, else on stderr."""
+        if self._bar is None:
+            self._streams.notice(line)
+        elif not self._streams.quiet:
+            self._bar.console.print(sanitize(line), soft_wrap=True)
 
     def end(self, result: Result, exit_code: int) -> None:
         """Subtotals, sums, the costliest requests."""

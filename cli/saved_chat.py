@@ -200,6 +200,7 @@ def settings_of(flags: ChatFlags, system: str | None) -> SessionSettings:
         model=_lasting_model(flags.model_name),
         system=system,
         template=_lasting_template(flags.template),
+        adapter=None if flags.adapter is None else str(Path(flags.adapter).expanduser().absolute()),
         sampling=options.sampling,
         thinking=options.thinking,
     )
@@ -213,6 +214,7 @@ def _restored(flags: ChatFlags, saved: SessionSettings, streams: Streams) -> Cha
     given = {name: getattr(flags, name) for name in names}
     return replace(
         flags,
+        adapter=flags.adapter or (saved.adapter if flags.model is None else None),
         model=flags.model or saved.model or flags.defaults.get("model"),
         template=flags.template or saved.template,
         think=think,

@@ -15,10 +15,14 @@ HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of
 
 
 class Checkpoints:
-    """Engine thread only. Every method returns the bytes handed to the writer; `store` None: always 0."""
+    """Engine thread only. Every method returns the bytes handed to the writer; `store` None: always 0.
 
-    def __init__(self, store: Store | None) -> None:
+    shares   other conversations run beside: what they may have in common, system and tools, is written at once
+    """
+
+    def __init__(self, store: Store | None, *, shares: bool = False) -> None:
         self._store = store
+        self._shares = shares
         self._held_bytes = default_held_bytes()
 
     def after_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
@@ -36,6 +40,8 @@ class Checkpoints:
         checkpointer.blocks(start, end, wait=True)
         if tail:
             checkpointer.tail(end, wait=True)
+        if self._shares and kind == "system_end" and live.layout.states is not None:
+            checkpointer.state(live.state_now(kind), wait=True)
         cuts_picture = any(span.inside(end) for span in sequence.pictures)
         if live.layout.states is not None and end % PREFILL_STEP == 0 and not cuts_picture:
             checkpointer.state(live.state_now("step"), wait=True)

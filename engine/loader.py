@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
 from . import backend, guard, models, vision_loader
+from .adapter import Adapter, apply_adapter
 from .image_reader import ImageReader
 from .kv_shape import cache_shape, context_limit, text_config
 from .models import ModelFolder
@@ -39,6 +40,7 @@ class LoadedModel:
     is_vision          whether mlx-vlm runs it
     processor          mlx-vlm's processor; None for a text model, and where `no_processor` says why not
     processor_settings hex sha256 of what lays pictures out, "" without a processor
+    adapter            what changes its weights
     """
 
     name: str
@@ -57,10 +59,11 @@ class LoadedModel:
     processor: Any = None
     no_processor: str = ""
     processor_settings: str = ""
+    adapter: Adapter | None = None
 
 
-def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> LoadedModel:
-    """Load `folder`. The calling thread is the one that will run the model.
+def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS, adapter: Adapter | None = None) -> LoadedModel:
+    """Load `folder`, with `adapter` over its weights. The calling thread is the one that will run the model.
 
     Raises ModelIncomplete, ModelUnsupported, ModelRefused, or ModelTooLarge if weights and a KV cache of
     `expected_tokens` positions would not fit.
@@ -73,13 +76,15 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
     is_vision = vision_loader.loads_vision(config, files)
     if is_vision:
         vision_loader.check_weights(folder.name, files)
+        if adapter is not None:
+            raise ModelUnsupported(f"--adapter is for text models, and {folder.name} sees pictures", "leave it out")
     processor, no_processor = None, ""
     with _quiet(), guard.view(folder) as shown, _named_errors(folder, "mlx-vlm" if is_vision else "mlx-lm"):
         if is_vision:
             model, config = vision_loader.load_vision_model(shown)
             processor, no_processor = vision_loader.load_processor(shown)
         else:
-            model, config = _load_model(shown)
+            model, config = _load_model(shown, adapter)
         tokenizer = _load_tokenizer(shown, config)
     generation = _generation_config(folder.path)
     kv = cache_shape(config, _itemsize(model))
@@ -100,6 +105,7 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS) -> Load
         processor=processor,
         no_processor=no_processor,
         processor_settings=vision_loader.processor_settings(folder.path, processor) if processor is not None else "",
+        adapter=adapter,
     )
 
 
@@ -130,11 +136,13 @@ def _check_memory(folder: ModelFolder, config: dict[str, Any], files: list[Weigh
     guard.check_memory(folder.name, weights, shape.total_bytes(min(tokens, context_limit(config))))
 
 
-def _load_model(shown: Path) -> tuple[Any, dict[str, Any]]:
+def _load_model(shown: Path, adapter: Adapter | None) -> tuple[Any, dict[str, Any]]:
     """The module with its parameters evaluated in the backend's dtype."""
     from mlx_lm.utils import load_model
 
     model, config = load_model(shown, lazy=True)
+    if adapter is not None:
+        apply_adapter(model, adapter)
     backend.evaluate(model)
     return model, config
 

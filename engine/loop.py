@@ -11,13 +11,14 @@ import mlx.core as mx
 
 from ..cache.live import HeldState, LiveCache
 from ..errors import EngineFailed, MlxchatError
-from .admission import Admission, first_free
+from .admission import Admission, first_free, restore
 from .ahead import AheadRequest
 from .conversations import Conversations
 from .cuts import calls, cuts
 from .decoding import Decoder
-from .events import Notice, PrefillProgress, TurnFailed
-from .hit_rate import HitRate, reuse_of
+from .ending import Ending, give_up
+from .events import PrefillProgress
+from .hit_rate import HitRate
 from .prefilling import Prefiller
 from .preparation import Preparation
 from .request import Request, Run
@@ -60,11 +61,13 @@ class EngineLoop:
         self._parallel = parallel
         self._together = together
         # What is finished holds nothing beside what is active, unless nothing could bring it back.
-        self._drop_live = drop_live or (parallel > 1 and (reuse.store is not None or not reuse.works))
+        lets_go = drop_live or (parallel > 1 and (reuse.store is not None or not reuse.works))
+        self._ending = Ending(turns, runner, self.conversations, self.rate, lets_go)
         self._prefiller = Prefiller(turns, runner, gate)
         self._decoder = Decoder(turns, runner, gate, self._apart, lambda live, before: self._take_back(live, before))
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
         self._prefilled_last = False
+        self._busy: Run | None = None
 
     @property
     def busy(self) -> bool:
@@ -85,7 +88,7 @@ class EngineLoop:
             self.step()
         self._ahead.drop()
         for request in refused:
-            self._give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
+            give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
 
     # -- between requests --------------------------------------------------------------------------------------
 
@@ -129,19 +132,31 @@ class EngineLoop:
 
     def _call(self) -> None:
         """The one that is due."""
-        long = [run for run in self.active if run.calls or (run.feeding is not None and not run.feeding.one_by_one)]
-        short = [run for run in self.active if run not in long]
-        if long and not (short and self._prefilled_last):
-            self._prefilled_last = True
-            with self._apart(long[0]):
-                (self._prefiller.step if long[0].calls else self._decoder.feed_recorded)(long[0])
-        elif short:
+        long = next((run for run in self.active if not run.decodes), None)
+        if long is None or (self._prefilled_last and any(run.decodes for run in self.active)):
             self._prefilled_last = False
-            if not self._together:  # the one that has waited longest
-                short = short[:1]
-                self.active.remove(short[0])
-                self.active.append(short[0])
-            self._decoder.step(short)
+            self._decode()
+            return
+        self._prefilled_last, self._busy = True, long
+        with self._apart(long):
+            (self._prefiller.step if long.calls else self._decoder.feed_recorded)(long)
+        self._busy = None
+
+    def _decode(self) -> bool:
+        """One id for all that decode, or for the one that has waited longest; whether there are any."""
+        runs = [run for run in self.active if run.decodes and run is not self._busy]
+        if runs and not self._together:
+            runs = runs[:1]
+            self.active.remove(runs[0])
+            self.active.append(runs[0])
+        self._decoder.step(runs)
+        return bool(runs)
+
+    def let_others_decode(self) -> bool:
+        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any."""
+        worked = self._decode()
+        self._end_finished()
+        return worked
 
     def _end_finished(self) -> bool:
         """Whether any run had come to its end."""
@@ -188,7 +203,7 @@ class EngineLoop:
                 self.waiting.remove(request)
             if not isinstance(error, MlxchatError):  # ours come before anything is touched; others may leave a mess
                 self.reuse.abandon(self._sequence(request))
-            self._give_up(request, error, "")
+            give_up(request, error, "")
 
     def _sequence(self, request: Request) -> Sequence:
         if request.uncached:
@@ -211,22 +226,15 @@ class EngineLoop:
         request, sequence = run.request, run.sequence
         if not request.uncached:
             self.conversations.leave_all_but(sequence, *(other.sequence for other in self.active))
-        ids, pictures = run.prompt.ids, run.prompt.pictures
-        run.stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
-        run.stats.image_tokens = sum(span.image.tokens for span in pictures)
-        run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
-        live = run.reuse.begin(sequence, run.prompt.elements, run.stats, pictures)
-        if live.length and sequence.number:
-            restored = ids[: live.length].tolist()
-            kind = run.stats.restore_kind
-            self._runner.log.add(request.number, sequence.number, 0, restored, pictures, restored=kind)
+        position = restore(run, self._runner.log)
         self._turns.note_prompt(run)
         self._turns.close_at_budget(run)
-        whole = pictures if self._turns.whole_pictures else ()
-        ends = cuts(len(ids), (mark.position for mark in run.prompt.marks), whole=whole)
-        run.calls.extend(calls(live.length, ends))
+        length = len(run.prompt.ids)
+        whole = run.prompt.pictures if self._turns.whole_pictures else ()
+        ends = cuts(length, (mark.position for mark in run.prompt.marks), whole=whole)
+        run.calls.extend(calls(position, ends))
         run.prefill_started = time.perf_counter()
-        request.events.put(PrefillProgress(live.length, len(ids), live.length))
+        request.events.put(PrefillProgress(position, length, position))
 
     # -- the end of a run --------------------------------------------------------------------------------------
 
@@ -242,46 +250,10 @@ class EngineLoop:
     def _end(self, run: Run) -> None:
         self.active.remove(run)
         self._runner.part()
-        run.end()
-        self._runner.settle(run.live)
-        run.lazy = None
-        self._turns.finish(run)
-        if not any(other.calls for other in self.active):
-            self._turns.forget_pixels()
-        run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
-        if self._drop_live:
-            run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
-        if not run.request.uncached:
-            self._count(run)
-        self._runner.log.flush()
-        mx.clear_cache()
-        self._turns.deliver(run)
-
-    def _count(self, run: Run) -> None:
-        """Add the turn to the process's hit rate, and say once that it has fallen."""
-        self.conversations.rest(run.sequence)
-        if self.reuse.store is not None:
-            self.reuse.store.keep_notes()
-        warning = self.rate.add(reuse_of(run.stats, run.fed_before, run.changed, over_budget=self.reuse.is_over_budget))
-        if warning is not None:
-            run.request.events.put(Notice(warning))
+        self._ending.end(run, looking=self._busy is not None or any(other.calls for other in self.active))
 
     def _fail(self, run: Run, error: Exception) -> None:
-        """The run ends, at whatever point; its caches may be in any state, so they are let go."""
         if run in self.active:
             self.active.remove(run)
         self._runner.part()
-        run.reuse.abandon(run.sequence)
-        run.lazy = None
-        self._runner.log.flush()
-        self._give_up(run.request, error, run.text)
-
-    @staticmethod
-    def _give_up(request: Request, error: Exception, partial: str) -> None:
-        if not isinstance(error, MlxchatError):
-            failed = EngineFailed(
-                f"the model run failed: {error or type(error).__name__}", "run again with -vv for the traceback"
-            )
-            failed.__cause__ = error
-            error = failed
-        request.events.put(TurnFailed(error, partial))
+        self._ending.fail(run, error)

@@ -38,6 +38,7 @@ class RequestOptions:
     """All that may differ from one request to the next. `max_context` None: what the model was made for.
 
     whole_reply   refuse a prompt behind which `max_tokens` don't fit, rather than make the reply shorter
+    schema        the text of a JSON schema that the answer must follow, checked by `answer_schema`
     """
 
     sampling: SamplingOptions = SamplingOptions()
@@ -45,6 +46,7 @@ class RequestOptions:
     tools: tuple[dict[str, Any], ...] = ()
     max_context: int | None = None
     whole_reply: bool = False
+    schema: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class EngineOptions:
     """What is fixed while a model is loaded. `template` is a built-in name or a file; None: the model's own.
 
     `kv_quantization` None: keys and values are kept as the model computes them. `parallel` is the most sequences that
-    are active at once.
+    are active at once. `adapter`: a folder of mlx-lm's trainer.
     """
 
     model: str = "smollm2"
@@ -90,3 +92,4 @@ class EngineOptions:
     prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
     parallel: int = 1
+    adapter: str | None = None

@@ -131,6 +131,11 @@ class Run:
         return self.sequence.live
 
     @property
+    def decodes(self) -> bool:
+        """Whether its next call feeds a single id behind the prompt."""
+        return not self.calls and (self.feeding is None or self.feeding.one_by_one)
+
+    @property
     def thinking(self) -> bool:
         """Whether the next id belongs to the reasoning."""
         return self._parser.in_reasoning

@@ -32,6 +32,7 @@ PINNED_TURNS = 2  # of the current conversation: their anchors are not evicted
 class Reuse:
     """Engine thread only. `store` None: nothing is written, live sequences are still rewound in memory.
 
+    `shares`: other conversations run beside.
     `layout` None: a cache class that can't be rewound, or --no-cache; every request then starts from nothing.
     """
 
@@ -44,6 +45,7 @@ class Reuse:
         *,
         off: bool = False,
         memory: Memory | None = None,
+        shares: bool = False,
     ) -> None:
         self.store = store
         self.trie = SequenceTrie()
@@ -54,7 +56,7 @@ class Reuse:
         if layout is not None and not off:
             memory = memory if memory is not None else Memory()
             self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._keep_branch)
-        self._checkpoints = Checkpoints(store if self._restorer is not None else None)
+        self._checkpoints = Checkpoints(store if self._restorer is not None else None, shares=shares)
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
 

@@ -17,6 +17,7 @@ from ..cache.memory import Memory
 from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
 from ..cache.store import Store
+from .adapter import read_adapter
 from .admission import Admission
 from .batching import decodes_together
 from .cache_report import CacheReport
@@ -47,6 +48,7 @@ class EngineInfo:
 
     cache_in_memory   the cache's folder is kept in memory, so that it saves none
     cache_kept        the records outlive this program
+    adapter           the folder of what changes the model's weights
     """
 
     model: str
@@ -59,6 +61,7 @@ class EngineInfo:
     cache_directory: str | None
     cache_in_memory: bool = False
     cache_kept: bool = False
+    adapter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
 
     UsageError if the model can't work with the quantization that was asked for.
     """
-    model = load(find_model(options.model, options.offline))
+    adapter = None if options.adapter is None else read_adapter(options.adapter)
+    model = load(find_model(options.model, options.offline), adapter=adapter)
     tokenizer = model.tokenizer
     source, label = resolve_template(options.template, tokenizer)
     reader = None
@@ -132,6 +136,11 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     loop = EngineLoop(
         turns, runner, reuse, Gate(switches.gate), switches.drop_live, admission, options.parallel, together
     )
+    if options.parallel > 1:
+        if reuse.store is not None:
+            reuse.store.while_reading(loop.let_others_decode)
+        if vision is not None:
+            vision.between = loop.let_others_decode
     loop.conversations.ttl = options.cache.ttl
     directory = directory_of(options.cache) if reuse.store is not None else None
     info = EngineInfo(
@@ -145,6 +154,7 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         cache_directory=str(directory) if directory is not None else None,
         cache_in_memory=directory is not None and is_memory_backed(directory),
         cache_kept=reuse.store is not None and reuse.store.is_kept,
+        adapter=None if adapter is None else adapter.path,
     )
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 
@@ -178,7 +188,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
     namespace = namespace_key(
         {
             "weights": model.fingerprint,
-            "adapter": "",
+            "adapter": "" if model.adapter is None else model.adapter.fingerprint,
             "dtype": model.dtype,
             "kv_quantization": _quantization_name(options.kv_quantization),
             "layout": layout.describe(),
@@ -188,7 +198,7 @@ def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str]
         }
     )
     store = open_store(options.cache, namespace, layout, model.name, on_notice)
-    return Reuse(make_caches, layout, store, namespace)
+    return Reuse(make_caches, layout, store, namespace, shares=options.parallel > 1)
 
 
 def _quantization_name(quantization: KVQuantization | None) -> str:

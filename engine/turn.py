@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
@@ -29,6 +30,9 @@ from .switches import Switches
 from .tool_calls import reply_of
 from .vision_kind import sees_no_pictures
 from .vision_model import VisionModel
+
+if TYPE_CHECKING:
+    from .constraint import ConstraintMaker
 
 
 class TurnBuilder:
@@ -139,7 +143,19 @@ class TurnBuilder:
             return Draw(self._script.sampler(), processors)
         if self._switches.think_min and prompt.reasoning_open:
             processors = [*processors, ThinkFloor(self._floor_ids, self._switches.think_min)]
+        if (schema := request.options.schema) is not None and request.recorded is None:
+            may_think = request.options.thinking.enabled is not False
+            processors = [
+                *processors,
+                self._constraints.make(schema, reasoning_open=prompt.reasoning_open, may_think=may_think),
+            ]
         return Draw(sampler, processors, own)
+
+    @cached_property
+    def _constraints(self) -> ConstraintMaker:
+        from .constraint import ConstraintMaker  # few chats need it, and its library takes a moment
+
+        return ConstraintMaker.of(self._model.tokenizer, self._markers, self.end_ids, self._model.name)
 
     @cached_property
     def _floor_ids(self) -> list[int]:

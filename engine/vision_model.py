@@ -6,7 +6,7 @@ sequence, and masks know the pictures of the one call that is under way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,14 @@ class VisionModel:
     model      mlx-vlm's module; its `language_model` owns the caches
     features   what its vision tower made so far
     reader     lays pictures out and gives what the vision tower takes; None if the processor couldn't be loaded
+    between    is called after each picture of a call has been looked at
     whole      whether a picture must be fed by one call: its positions see each other, later ones too
     """
 
     def __init__(self, model: Any, reader: ImageReader | None, features: FeatureCache) -> None:
         self.reader = reader
         self.features = features
+        self.between: Callable[[], object] | None = None
         self._apart = FeatureCache(most_bytes=0)
         self.whole = sees_whole_pictures(model)
         self._model = model
@@ -94,6 +96,8 @@ class VisionModel:
             encode = partial(self.encode, span)
             kept = self.features if user is not None else self._apart
             features = kept.get(span.digest, encode, user or "", again=start > span.start)
+            if self.between is not None:
+                self.between()
             embeds[:, here] = features.embeds[:, rows]
             if features.per_layer is not None:
                 per_layer[:, here] = features.per_layer[:, rows]

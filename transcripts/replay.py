@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -53,12 +53,17 @@ class _Sent:
 
 
 class Replay:
-    """A run over one engine. `stop` may be called from a signal handler; `stopped` then says so."""
+    """A run over one engine. `stop` may be called from a signal handler; `stopped` then says so.
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    on_notice   gets lines about a conversation that waits for others
+    """
+
+    def __init__(
+        self, engine: Engine, settings: Settings, on_notice: Callable[[str], None] = lambda text: None
+    ) -> None:
         self._engine = engine
         self._settings = settings
-        self._flights = InFlight(engine)
+        self._flights = InFlight(engine, lambda request, text: on_notice(f"{request.conversation}: {text}"))
         self._sent: dict[int, _Sent] = {}
         self._compare: frozenset[int] = frozenset()
         self._clock = _Clock()

@@ -148,12 +148,12 @@ class SessionRecorder:
     def moved(self, messages: Sequence[Message]) -> None:
         """Go to the branch of `messages`; those that were never written on it are written again."""
         system = messages[0].text if messages and messages[0].role == "system" else None
-        if self._ids or self._carried:
-            self._begin()
-            self._end_journal()
-        self.configure(replace(self._settings, system=system))
-        if not self._ids:
+        if self._is_new:
+            self._settings = replace(self._settings, system=system)  # nothing was said: the header will have it
             return
+        self._begin()
+        self._end_journal()
+        self.configure(replace(self._settings, system=system))
         self._ids = []
         for index, message in enumerate(messages):
             known = self._written.id_below(self._parent(index), message)
@@ -162,6 +162,11 @@ class SessionRecorder:
             else:
                 self._ids.append(known)
         self._write_head()
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether nothing was said in this session, nor in one that it goes on from."""
+        return self._first is not None and self._first["type"] == "session" and not self._carried
 
     def configure(self, settings: SessionSettings) -> None:
         """From here on the chat is run like this."""

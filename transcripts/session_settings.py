@@ -1,4 +1,4 @@
-"""What a saved session restores of how it was run: model, system prompt, template, sampling, thinking. Nothing else.
+"""What a saved session restores of how it was run: model, adapter, system prompt, template, sampling, thinking.
 
 A session file may come from anywhere: whatever else its header names (tools, servers, an editor, cache paths, consent)
 is never read, and its name is handed to the caller to be said.
@@ -14,7 +14,7 @@ from typing import Any
 from ..engine.options import SamplingOptions, ThinkingOptions
 
 _HEADER = ("type", "harness", "id", "name", "version", "timestamp", "forkedFrom", "parentId")
-_RESTORED = ("model", "system", "template", "sampling", "thinking")
+_RESTORED = ("model", "system", "template", "sampling", "thinking", "adapter")
 _LEAST_AND_MOST: dict[str, tuple[type, float, float]] = {
     "temp": (float, 0, math.inf),
     "top_p": (float, 0, 1),
@@ -34,6 +34,7 @@ class SessionSettings:
     template: str | None = None
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     thinking: ThinkingOptions = field(default_factory=ThinkingOptions)
+    adapter: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The header's fields; sampling only where it was chosen."""
@@ -45,6 +46,7 @@ class SessionSettings:
             "template": self.template,
             "sampling": {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()},
             "thinking": {"enabled": self.thinking.enabled, "budget": self.thinking.budget},
+            **({} if self.adapter is None else {"adapter": self.adapter}),
         }
 
     @classmethod
@@ -56,6 +58,7 @@ class SessionSettings:
             template=_text(raw, "template"),
             sampling=_sampling(raw.get("sampling")),
             thinking=_thinking(raw.get("thinking")),
+            adapter=_text(raw, "adapter"),
         )
 
 

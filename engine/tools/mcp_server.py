@@ -49,6 +49,7 @@ class McpServer:
         self._loop, self._log_path, self._tell, self._connect_s = loop, log, tell, connect_s
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
+        self._log: ServerLog | None = None
         self._settled = threading.Event()  # it is ready, or never will be
         self._over = threading.Event()
         self._over.set()
@@ -139,7 +140,7 @@ class McpServer:
         import anyio
         from mcp import Client
 
-        log = ServerLog(self._log_path)
+        log = self._log = ServerLog(self._log_path)
         try:
             with anyio.CancelScope() as self._scope:
                 async with Client(self._transport(log)) as client:
@@ -150,7 +151,7 @@ class McpServer:
                     self._settled.set()
                     await anyio.sleep_forever()
         except Exception as error:
-            self._fail("failed", f"can't be used: {_one_line(_first(error))}", log)
+            self._fail("failed", f"can't be used: {_one_line(_first(error))}")
         finally:
             log.close()
             self._client = None
@@ -209,12 +210,12 @@ class McpServer:
         reached = [spec.name, list(spec.command), dict(spec.environment), spec.cwd, spec.url, listed.name]
         return Tool(name, function, spec.origin, identity_of(reached, function), McpTool(self, listed.name))
 
-    def _fail(self, state: State, words: str, log: ServerLog | None = None) -> None:
+    def _fail(self, state: State, words: str) -> None:
         """Say once that it is gone, with its own last words if it had any."""
         if self.state not in ("starting", "ready"):
             return
         self.state = state
-        said = log.last_words() if log is not None else ""
+        said = self._log.last_words() if self._log is not None else ""
         self._tell(f"{self.spec.origin} {words}{f' ({said})' if said else ''}")
 
 

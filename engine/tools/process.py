@@ -8,10 +8,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Literal
+from types import FrameType
+from typing import IO, Any, Literal
 
 import psutil
 
@@ -21,6 +22,7 @@ from .tool import Stopped
 POLL_S = 0.05
 GRACE_S = 0.5  # between asking to end and killing
 _CHUNK = 1 << 16
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 How = Literal["exited", "timed_out", "stopped"]
 
@@ -55,12 +57,35 @@ def run_process(
     # on a thread: a command that never reads its input must not hold us
     threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
     excerpt = Excerpt()
-    try:
-        how = _watch(process, process.stdout.fileno(), excerpt, time.monotonic() + timeout_s, stopped)
-    finally:
-        end_group(process)
-        process.stdout.close()
+    with _ended_first(process):
+        try:
+            how = _watch(process, process.stdout.fileno(), excerpt, time.monotonic() + timeout_s, stopped)
+        finally:
+            end_group(process)
+            process.stdout.close()
     return Ended(how, process.returncode, excerpt.text())
+
+
+@contextmanager
+def _ended_first(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within it a signal that ends this program (kill, a closed terminal) ends the command before."""
+    if threading.current_thread() is not threading.main_thread():  # signals are not for other threads to handle
+        yield
+        return
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        end_group(process)
+        signal.signal(number, before[number])
+        os.kill(os.getpid(), number)
+
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
+    for number in _ENDING:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for handled, handler in before.items():
+            signal.signal(handled, handler)
 
 
 def _give(stdin: IO[bytes], given: bytes) -> None:

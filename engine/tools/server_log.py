@@ -35,7 +35,7 @@ class ServerLog:
         self._stream.close()
 
     def last_words(self) -> str:
-        """The last line of a server that has ended; "" if it said nothing."""
+        """The last line so far; "" if it said nothing. Waits a moment for those of a server that is just ending."""
         self.close()
         self._thread.join(_LAG_S)
         lines = self._last.decode("utf-8", "replace").strip().splitlines()

@@ -8,12 +8,13 @@ import pty
 import termios
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from mlxchat.cli import key_press
+from mlxchat.cli import key_press as module
 from mlxchat.cli.consent import TerminalConsent
-from mlxchat.cli.key_press import read_key
+from mlxchat.cli.key_press import key_presses
 from mlxchat.cli.streams import Streams
 from mlxchat.cli.tool_lines import call_line, result_line, visible
 from mlxchat.engine.messages import ToolCall
@@ -34,7 +35,7 @@ def asked(keys: str, wanted: Question, verbosity: int = 0) -> tuple[str, str]:
     """The answer that `keys` give, and what stood on stderr."""
     left, err = iter(keys), io.StringIO()
     streams = Streams("never", verbosity, stdout=io.StringIO(), stderr=err)
-    answer = TerminalConsent(streams, lambda: False, lambda stopped: next(left))(wanted)
+    answer = TerminalConsent(streams, lambda: False, lambda stopped: nullcontext(lambda: next(left)))(wanted)
     return answer, err.getvalue()
 
 
@@ -108,12 +109,24 @@ def pressed(terminal: tuple[int, int], keys: bytes, monkeypatch: pytest.MonkeyPa
         kept.append(typed)
         os.write(person, keys)
 
-    monkeypatch.setattr(key_press, "keep_for_the_prompt", keep)
-    return read_key(lambda: False, program), kept[0]
+    monkeypatch.setattr(module, "keep_for_the_prompt", keep)
+    with key_presses(lambda: False, program) as next_key:
+        return next_key(), kept[0]
 
 
 @pytest.mark.parametrize(
-    ("keys", "key"), [(b"o", "o"), (b"\x03", "\x03"), (b"\x1b", "\x1b"), (b"\x1b[A", "\0"), (b"\r", "\r"), (b"oo", "o")]
+    ("keys", "key"),
+    [
+        (b"o", "o"),
+        (b"oo", "o"),
+        (b"\r", "\r"),
+        (b"\x1b", "\x1b"),
+        (b"\x1b[A", "\0"),
+        (b"always", "\0"),
+        ("é".encode(), "\0"),
+        (b"\x03", "\x03"),
+        (b"x\x03", "\x03"),
+    ],
 )
 def test_only_keys_pressed_at_the_question_count(
     terminal: tuple[int, int], keys: bytes, key: str, monkeypatch: pytest.MonkeyPatch
@@ -128,15 +141,25 @@ def test_only_keys_pressed_at_the_question_count(
 def test_planted_without_the_look_at_what_waits_typed_words_would_answer(
     terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_press, "_waiting", lambda descriptor: b"")
-    os.write(terminal[0], b"a\n")
-    assert read_key(lambda: False, terminal[1]) == "a"
+    monkeypatch.setattr(module, "_waiting", lambda descriptor: b"")
+    os.write(terminal[0], b"a")
+    with key_presses(lambda: False, terminal[1]) as next_key:
+        assert next_key() == "a"
 
 
 def test_a_signal_ends_the_wait(terminal: tuple[int, int]) -> None:
     stopped = threading.Event()
     threading.Timer(0.05, stopped.set).start()
-    assert read_key(stopped.is_set, terminal[1]) == ""
+    with key_presses(stopped.is_set, terminal[1]) as next_key:
+        assert next_key() == ""
+
+
+def test_keys_in_quick_succession_are_not_lost(terminal: tuple[int, int]) -> None:
+    with key_presses(lambda: False, terminal[1]) as next_key:
+        os.write(terminal[0], b"\r")
+        assert next_key() == "\r"
+        os.write(terminal[0], b"d")
+        assert next_key() == "d"
 
 
 def test_what_was_typed_comes_back_at_the_next_prompt() -> None:
@@ -149,5 +172,5 @@ def test_what_was_typed_comes_back_at_the_next_prompt() -> None:
             keep()
             return "".join(key.data for key in get_typeahead(given))
 
-    assert typed(lambda: key_press.keep_for_the_prompt("dé\x1b[A".encode())) == "dé\x1b[A"
-    assert typed(lambda: key_press.keep_for_the_prompt(b"")) == ""
+    assert typed(lambda: module.keep_for_the_prompt("dé\x1b[A".encode())) == "dé\x1b[A"
+    assert typed(lambda: module.keep_for_the_prompt(b"")) == ""

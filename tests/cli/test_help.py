@@ -25,7 +25,18 @@ FLAGS = (
     *("--no-think", "--think-budget", "--template", "--no-cache", "--cache-dir", "--cache-bytes", "--json", "--jsonl"),
     *("--no-stream", "--no-stdin", "--turns", "--yes", "--offline", "--color", "-q", "-v", "--version"),
 )
-HEAVY = ("mlx", "mlx_lm", "mlx_vlm", "transformers", "huggingface_hub", "numpy", "prompt_toolkit", "rich")
+HEAVY = (
+    "mlx",
+    "mlx_lm",
+    "mlx_vlm",
+    "transformers",
+    "huggingface_hub",
+    "numpy",
+    "prompt_toolkit",
+    "rich",
+    "mcp",
+    "jsonschema",
+)
 
 
 def test_every_flag_of_this_version_is_there() -> None:

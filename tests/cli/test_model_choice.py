@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mlxchat.cli.input_sources import Stdin
-from mlxchat.cli.model_choice import ensure_model
+from mlxchat.cli.model_choice import ask_by_key, ensure_model
 from mlxchat.cli.streams import Streams
 from mlxchat.errors import DownloadError
 from support.fake_tty import Tty
@@ -83,3 +83,13 @@ def test_on_a_terminal_the_user_is_asked(
             choose(yes=False, terminal=True)
     assert asked == [QUESTION]
     assert answers == [answer]
+
+
+@pytest.mark.parametrize(
+    ("pressed", "agreed"), [("y", True), ("\r\0Y", True), ("n", False), ("\x03", False), ("x\x1b", False), ("", False)]
+)
+def test_within_a_conversation_one_key_is_the_answer(pressed: str, agreed: bool) -> None:
+    keys, err = iter([*pressed, ""]), io.StringIO()
+    streams = Streams(stdout=io.StringIO(), stderr=err)
+    assert ask_by_key(QUESTION, streams, lambda stopped: next(keys)) is agreed
+    assert err.getvalue() == f"{QUESTION} [y]es, [n]o? {'yes' if agreed else 'no'}\n"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlxchat.cli import repl
 from mlxchat.cli.attachments import Attachments
 from mlxchat.cli.chat_flags import ChatFlags
 from mlxchat.cli.pictures import StagedPicture, stage
@@ -288,3 +290,22 @@ def test_ctrl_c_between_two_prompts_ends_nothing() -> None:
 
     held = converse(CTRL_C, "say on", clock=clock)
     assert (held.code, held.out, presses) == (0, "on\n", [])
+
+
+def test_ctrl_c_right_behind_an_answer_does_not_offer_its_message_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The press was meant for the answer, which was whole already."""
+
+    def pressed(*_: object, **__: object) -> Any:
+        @contextmanager
+        def stopping() -> Iterator[None]:
+            yield
+            raise KeyboardInterrupt
+
+        return stopping()
+
+    monkeypatch.setattr(repl, "stopping", pressed)
+    held = converse("say one", "/retry")
+    assert held.typist.drafts == ["", "", ""]
+    assert said(held) == [("user", "say one"), ("assistant", "one")]
+    assert held.out == "one\none\n", "its line is whole"
+    assert converse("too long").typist.drafts == ["", "too long"]

@@ -145,6 +145,13 @@ def test_drop_says_what_it_costs_and_writes_a_branch(home: Path) -> None:
     assert everything(saved)[:5] == ["s:Be brief.", *SAID]
 
 
+def test_from_the_very_beginning_the_way_leads_back(home: Path) -> None:
+    held = Conversation(home, *TWO, "/rewind 2", "/redo", "/edit 2", "say other", "/tree 4")
+    assert held.messages == SAID
+    saved = held.read(held.first)
+    assert (kept(saved), everything(saved)) == (SAID, [*SAID, "u:say other", "a:other"])
+
+
 def test_without_saving_the_tree_is_there_all_the_same(home: Path) -> None:
     flags = ChatFlags(model="fake", no_save=True)
     held = Conversation(home, *TWO, "/undo", "say other", "/tree 4", flags=flags)

@@ -85,3 +85,10 @@ def test_when_enter_begins_another_line(text: str, more: bool) -> None:
 def test_help_lists_every_command() -> None:
     text = "\n".join(help_lines())
     assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_help_breaks_between_words(columns: int) -> None:
+    lines = help_lines(columns)
+    assert max(map(len, lines)) < columns
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(help_lines(1000)).split())

@@ -10,15 +10,23 @@ from typing import Any
 
 import pytest
 from mlxchat.cli.chat_flags import ChatFlags
+from mlxchat.cli.json_output import JsonOutput
+from mlxchat.cli.one_shot import run_one_shot
+from mlxchat.cli.plain_output import PlainOutput
 from mlxchat.cli.repl_tools import ReplTools
 from mlxchat.cli.streams import Streams
 from mlxchat.cli.tool_setup import RunTools, ToolFiles
+from mlxchat.engine.events import ToolResultDone
+from mlxchat.engine.messages import ToolCall, user
+from mlxchat.engine.options import RequestOptions
 from mlxchat.engine.tools.approvals import Approvals
 from mlxchat.engine.tools.loop import MAX_STEPS, ToolLoop
 from mlxchat.engine.tools.mcp_config import ServerSpec
-from mlxchat.engine.tools.tool import Tool
+from mlxchat.engine.tools.tool import Tool, ToolResult
 from mlxchat.engine.tools.toolbox import Toolbox
-from mlxchat.errors import MlxchatError, UsageError
+from mlxchat.errors import EngineFailed, MlxchatError, UsageError
+from support.fake_engine import FakeChat, FakeEngine, FakeInfo
+from support.schemas import validate
 
 pytestmark = pytest.mark.plain
 
@@ -70,6 +78,67 @@ def test_without_flags_there_is_nothing() -> None:
     assert (tools.loop, tools.servers, tools.schemas()) == (None, None, ())
     tools.close()
     assert MAX_STEPS == 30, "the help of --max-steps names it"
+
+
+# -- one shot ----------------------------------------------------------------------------------------------------
+
+
+class Says:
+    def run(self, arguments: Any, stopped: Any) -> ToolResult:
+        return ToolResult("ran", f"it is {arguments['x']}")
+
+    def describe(self, arguments: Any) -> str:
+        return ""
+
+
+def one_shot(*allowed: str, max_steps: int = MAX_STEPS, stream: bool = True) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a question whose first answer calls `weather`."""
+    out, err = io.StringIO(), io.StringIO()
+    weather = Tool("weather", {"name": "weather"}, "tools.json", "id", Says())
+    loop = ToolLoop(Toolbox([weather]), Approvals(allowed), max_steps)
+    output = PlainOutput(Streams("never", stdout=out, stderr=err), stream=stream)
+    chat: Any = FakeChat(FakeEngine())
+    code = run_one_shot(chat, user("call weather"), RequestOptions(), output, loop)
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_a_tool_in_one_shot() -> None:
+    code, out, err = one_shot("weather")
+    assert (code, out) == (0, "it is 1\n")
+    assert err == 'calls weather {"x": 1}\nweather → it is 1\n'
+    assert one_shot("weather", stream=False)[:2] == (0, "it is 1\n")
+
+
+def test_denied_in_one_shot() -> None:
+    code, out, err = one_shot()
+    assert (code, out) == (0, "denied: the user did not allow this call\n")
+    assert "denied: weather, since nobody can be asked; --allow-tool weather lets it run\n" in err
+
+
+def test_the_exit_code_of_a_turn_without_a_step_left() -> None:
+    code, out, err = one_shot("weather", max_steps=1)
+    assert (code, out) == (4, "")
+    assert "weather → not run: the limit of 1 steps was reached" in err
+
+
+def test_a_failure_after_a_tool_says_what_the_tool_has_done() -> None:
+    out = io.StringIO()
+    output = JsonOutput(Streams("never", stdout=out, stderr=io.StringIO()), turns=False)
+    output.event(ToolResultDone(ToolCall("c1", "weather", {"x": 1}), ToolResult("ran", "it is 1")))
+    output.failed(EngineFailed("the model run failed"))
+    (call,) = validate(json.loads(out.getvalue()))["tool_calls"]
+    assert (call["name"], call["status"], call["result"]) == ("weather", "ran", "it is 1")
+
+
+def test_a_model_without_tool_calls_is_named() -> None:
+    told: list[str] = []
+    weather = Tool("weather", {"name": "weather"}, "tools.json", "id", Says())
+    tools, info = RunTools(ToolLoop(Toolbox([weather]), Approvals())), FakeInfo(tools=False)
+    tools.settle(info, told.append)  # type: ignore[arg-type]
+    assert told == ["fake knows no tool calls: it won't use the tools"]
+    RunTools().settle(info, told.append)  # type: ignore[arg-type]
+    tools.settle(FakeInfo(), told.append)  # type: ignore[arg-type]
+    assert len(told) == 1
 
 
 # -- /tools and /mcp ---------------------------------------------------------------------------------------------

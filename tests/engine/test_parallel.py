@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import queue
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,65 +14,32 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlxchat.cache.memory import free_bytes
+from mlxchat.cache.reader import Reader
 from mlxchat.cache.together import RowsTogether
-from mlxchat.engine.engine import Engine
-from mlxchat.engine.events import Event, Notice, TextDelta, TurnDone, TurnFailed
-from mlxchat.engine.messages import Message, user
-from mlxchat.engine.options import RequestOptions, SamplingOptions
+from mlxchat.engine import setup
+from mlxchat.engine.events import Notice, TextDelta, TurnDone, TurnFailed
+from mlxchat.engine.messages import assistant, system, user
+from mlxchat.engine.options import RequestOptions
+from mlxchat.engine.recorded import Feed, Recorded
 from mlxchat.engine.request import Request
 from mlxchat.engine.runner import ModelRunner
 from mlxchat.engine.sampling import OwnRandom
 from mlxchat.engine.setup import Machinery
+from support.at_once import alone, asked, end_of, events_of, ids_of, next_number, together
 from support.scripted import ScriptedEngine, model_folder, wait_until
 
 pytestmark = pytest.mark.exact
 
 SIZES = (4, 30, 100, 9, 60)
 """Words of the questions: within a block and past it."""
-_numbers = itertools.count(500_000)
+
+
+DRAWN: dict[str, Any] = {"temp": 0.9, "top_p": 0.95}
 
 
 def question(number: int) -> str:
     words = np.random.default_rng(number).integers(0, 900, SIZES[number % len(SIZES)])
     return f"Number {number}: " + " ".join(f"w{word}" for word in words)
-
-
-def asked(conversation: str, text: str, *before: Message, **sampling: Any) -> Request:
-    wanted = SamplingOptions(**{"temp": 0.0, "max_tokens": 20, **sampling})
-    return Request(next(_numbers), conversation, (*before, user(text)), RequestOptions(sampling=wanted))
-
-
-def events_of(request: Request) -> list[Event]:
-    """All of them, up to the end."""
-    events: list[Event] = []
-    while not (events and isinstance(events[-1], TurnDone | TurnFailed)):
-        events.append(request.events.get(timeout=120))
-    return events
-
-
-def end_of(request: Request) -> TurnDone:
-    last = events_of(request)[-1]
-    assert isinstance(last, TurnDone), last
-    return last
-
-
-def ids_of(done: TurnDone) -> tuple[int, ...]:
-    assert done.message.generated is not None
-    return done.message.generated.ids
-
-
-def together(engine: Engine, *requests: Request) -> list[TurnDone]:
-    """All of them at once."""
-    engine.call(lambda machinery: machinery.loop.waiting.extend(requests))
-    return [end_of(request) for request in requests]
-
-
-def alone(engine: Engine, *requests: Request) -> list[TurnDone]:
-    ends = []
-    for request in requests:
-        engine.submit(request)
-        ends.append(end_of(request))
-    return ends
 
 
 def widths(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -85,7 +55,10 @@ def widths(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]
     return seen
 
 
-@pytest.fixture(scope="module", params=["qwen3", pytest.param("gemma3_text", marks=pytest.mark.slow), "qwen3_5"])
+KINDS = ["qwen3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gemma3_text", "qwen3_5"))]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     changes = {"sliding_window": 128} if request.param == "gemma3_text" else {}
     return model_folder(tmp_path_factory.mktemp(request.param) / "model", request.param, **changes)
@@ -112,9 +85,9 @@ def single(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 def test_answers_are_those_of_each_alone(
     engine: ScriptedEngine, single: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten requests for four places, of different lengths, answers too, so that they join and leave all the time."""
+    """Seven requests for four places, of different lengths, answers too, so that they join and leave all the time."""
     seen = widths(engine, monkeypatch)
-    limits = [5, 31, 12, 20, 9, 27, 3, 18, 22, 1]
+    limits = [5, 21, 12, 17, 3, 9, 1]
     many = [asked(f"same {n}", question(n), max_tokens=limit) for n, limit in enumerate(limits)]
     wanted = alone(
         single.engine, *(asked(f"same {n}", question(n), max_tokens=limit) for n, limit in enumerate(limits))
@@ -127,10 +100,9 @@ def test_answers_are_those_of_each_alone(
 
 
 def test_seeds_are_each_requests_own(engine: ScriptedEngine, single: ScriptedEngine) -> None:
-    drawn = {"temp": 0.9, "top_p": 0.95}
-    many = [asked(f"drawn {n}", question(n), seed=n, **drawn) for n in range(4)]
-    wanted = alone(single.engine, *(asked(f"drawn {n}", question(n), seed=n, **drawn) for n in range(4)))
-    loose = asked("not seeded", question(4), **drawn)
+    many = [asked(f"drawn {n}", question(n), seed=n, **DRAWN) for n in range(4)]
+    wanted = alone(single.engine, *(asked(f"drawn {n}", question(n), seed=n, **DRAWN) for n in range(4)))
+    loose = asked("not seeded", question(4), **DRAWN)
     got = together(engine.engine, *many[:2], loose, *many[2:])
     assert [ids_of(one) for one in (*got[:2], *got[3:])] == [ids_of(one) for one in wanted]
 
@@ -140,8 +112,8 @@ def test_planted_draws_from_the_same_numbers_are_seen(
 ) -> None:
     monkeypatch.setattr(OwnRandom, "__enter__", lambda self: None)
     monkeypatch.setattr(OwnRandom, "__exit__", lambda self, *exc: None)
-    wanted = alone(single.engine, *(asked(f"mixed {n}", question(n), seed=n, temp=0.9) for n in range(3)))
-    got = together(engine.engine, *(asked(f"mixed {n}", question(n), seed=n, temp=0.9) for n in range(3)))
+    wanted = alone(single.engine, *(asked(f"mixed {n}", question(n), seed=n, **DRAWN) for n in range(3)))
+    got = together(engine.engine, *(asked(f"mixed {n}", question(n), seed=n, **DRAWN) for n in range(3)))
     assert [ids_of(one) for one in got] != [ids_of(one) for one in wanted]
 
 
@@ -167,8 +139,9 @@ def test_requests_of_one_conversation_run_in_order(engine: ScriptedEngine) -> No
 
 def test_what_several_have_in_common_is_prefilled_once(engine: ScriptedEngine) -> None:
     """They are let in one after another, so the second finds what the first has written."""
-    shared = "Read this first. " + question(2)
-    got = together(engine.engine, *(asked(f"common {n}", f"{shared} Then {n}") for n in range(4)))
+    shared = system("Read this first. " + question(2))
+    got = together(engine.engine, *(asked(f"common {n}", f"Then {n}", shared) for n in range(4)))
+    assert got[0].stats.cached_tokens < 16
     assert all(one.stats.cached_tokens >= 256 for one in got[1:])
 
 
@@ -183,6 +156,40 @@ def test_finished_sequences_hold_nothing(engine: ScriptedEngine) -> None:
     before = engine.engine.call(active)
     together(engine.engine, *(asked(f"large {n}", question(2)) for n in range(4)))
     assert engine.engine.call(active) <= before * 1.01  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("feed", ["decode", "prefill"])
+def test_recorded_answers_are_fed_beside_others(
+    engine: ScriptedEngine, single: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, feed: Feed
+) -> None:
+    """What they leave in the caches is what they leave alone: the next answer shows it."""
+    seen = widths(engine, monkeypatch)
+    answer = assistant("The first answer is already known, word by word.")
+    fed = [asked(f"{feed} {n}", question(n)) for n in range(2)]
+    for request in fed:
+        request.recorded = Recorded(answer, feed)
+    together(engine.engine, *fed, asked("beside", question(3)))
+    assert (3 in seen) == (feed == "decode")
+    again = [(f"{feed} {n}", "And then?", user(question(n)), answer) for n in range(2)]
+    got = together(engine.engine, *(asked(*one) for one in again))
+    wanted = alone(single.engine, *(asked(*one) for one in again))
+    assert [ids_of(one) for one in got] == [ids_of(one) for one in wanted]
+
+
+def test_models_that_cannot_decode_together_take_turns(
+    single: ScriptedEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "decodes_together", lambda *asked: False)
+    made = ScriptedEngine(folder, tmp_path, parallel=3)
+    made.unscript()
+    seen = widths(made, monkeypatch)
+    got = together(made.engine, *(asked(f"turns {n}", question(n)) for n in range(3)))
+    made.close()
+    wanted = alone(single.engine, *(asked(f"turns {n}", question(n)) for n in range(3)))
+    assert [ids_of(one) for one in got] == [ids_of(one) for one in wanted]
+    assert seen == []
+    assert [line.partition("; ")[2] for line in made.notices] == ["parallel ones take turns"]
+    assert got[0].stats.ttft_ms < got[2].stats.ttft_ms
 
 
 # -- one of them -------------------------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ def test_bad_requests_end_alone(engine: ScriptedEngine, single: ScriptedEngine) 
     """A setting that nobody knows, a prompt that is too long, a processor that fails in the middle."""
     wanted = alone(single.engine, asked("good", question(1), max_tokens=30))[0]
     unknown = asked("unknown", "?", extra={"no_such_setting": 1})
-    large = Request(next(_numbers), "large", (user(question(2)),), RequestOptions(max_context=64))
+    large = Request(next_number(), "large", (user(question(2)),), RequestOptions(max_context=64))
     breaks = asked("breaks", question(3), max_tokens=30)
     good = asked("good", question(1), max_tokens=30)
 
@@ -280,6 +287,69 @@ def test_who_does_not_fit_waits_and_says_so(engine: ScriptedEngine, monkeypatch:
     assert "waiting for memory" in notices[1][0]
     assert isinstance(heard[1][-1], TurnDone)
     assert seen == []
+
+
+def talking(engine: ScriptedEngine) -> Request:
+    """A request that has begun to answer, and has much to say."""
+    request = asked("talks", question(0), max_tokens=1500)
+    engine.engine.submit(request)
+    hears(request, 3)
+    return request
+
+
+def hears(request: Request, words: int) -> None:
+    """Wait for so many pieces of the answer. queue.Empty if they don't come."""
+    while words:
+        words -= isinstance(request.events.get(timeout=3), TextDelta)
+
+
+def drain(request: Request) -> None:
+    """Forget what has been said so far."""
+    while not request.events.empty():
+        request.events.get()
+
+
+@contextmanager
+def restoring(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Request]:
+    """A request whose restore waits for the disk, which answers at the end."""
+    before = together(engine.engine, asked("held up", question(2)))[0]
+    waits, answers, real = threading.Event(), threading.Event(), Reader._serve
+
+    def serve(self: Reader, batch: Any) -> None:
+        waits.set()
+        answers.wait(60)
+        real(self, batch)
+
+    monkeypatch.setattr(Reader, "_serve", serve)
+    request = asked("held up", "Go on.", user(question(2)), before.message)
+    engine.engine.submit(request)
+    assert waits.wait(60)
+    yield request
+    answers.set()
+
+
+def test_others_go_on_during_a_restore(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    talks = talking(engine)
+    with restoring(engine, monkeypatch) as request:
+        drain(talks)
+        hears(talks, 5)
+    assert end_of(request).stats.cached_disk_tokens > 0
+    talks.cancelled.set()
+    end_of(talks)
+
+
+def test_planted_a_restore_that_is_waited_for_is_seen(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    talks = talking(engine)
+    reader = engine.engine.call(lambda machinery: machinery.store._reader)
+    with restoring(engine, monkeypatch) as request:
+        monkeypatch.setattr(reader, "meanwhile", None)
+        drain(talks)
+        with pytest.raises(queue.Empty):
+            hears(talks, 5)
+    monkeypatch.undo()
+    talks.cancelled.set()
+    end_of(request)
+    end_of(talks)
 
 
 def test_deleting_a_conversation_ends_its_request_only(engine: ScriptedEngine) -> None:

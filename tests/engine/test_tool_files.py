@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mlxchat.engine.tools.command import Command
+from mlxchat.engine.tools.command import BadArguments, Command
 from mlxchat.engine.tools.mcp_config import ServerSpec, read_servers
 from mlxchat.engine.tools.tool_file import read_tools
 from mlxchat.errors import DataError
 
 pytestmark = pytest.mark.plain
 
+ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
@@ -82,6 +86,31 @@ def test_mistakes_are_named(text: str, cause: str) -> None:
     assert caught.value.message.startswith("tools.json")
     assert cause in caught.value.message
     assert caught.value.hint
+
+
+def blocks() -> list[str]:
+    """The JSON that stands in docs/tools.md."""
+    text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    return [textwrap.dedent(block) for block in re.findall(r"(?m)^    [\[{]\n(?:    .*\n)+", text)]
+
+
+def test_the_examples_are_what_they_seem() -> None:
+    example = (ROOT / "examples" / "tools.json").read_text(encoding="utf-8")
+    log, grep = read_tools(example, "tools.json", bound=True)
+    assert isinstance(log.runner, Command)
+    assert isinstance(grep.runner, Command)
+    assert log.runner.words({"count": 3}) == ["git", "log", "--format=%h %as %s", "--max-count=3", "--"]
+    with pytest.raises(BadArguments):
+        grep.runner.words({"text": "--open-files-in-pager=sh"})
+
+
+def test_the_docs_show_files_that_work() -> None:
+    tools, servers = blocks()
+    (tool,) = read_tools(tools, "docs", bound=True)
+    assert isinstance(tool.runner, Command)
+    assert tool.runner.words({"path": "-x", "count": 5})[-2:] == ["--", "-x"]
+    names = [server.name for server in read_servers(servers, "docs", {"TRACKER_TOKEN": "t", "DOCS_KEY": "k"})]
+    assert names == ["files", "tracker", "docs"]
 
 
 def test_servers() -> None:

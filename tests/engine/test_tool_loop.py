@@ -24,7 +24,7 @@ from mlxchat.engine.tools.toolbox import Toolbox
 from mlxchat.errors import EngineFailed
 from support import tiny_models
 from support.oracle import common, oracle_new, read_log
-from support.scripted import ScriptedEngine, done, model_folder
+from support.scripted import ScriptedEngine, done, model_folder, wait_until
 from support.tiny_tokenizer import Family, load
 
 pytestmark = pytest.mark.plain
@@ -333,6 +333,22 @@ def test_windows_and_recurrent_states_too(kind: str, family: Family, tmp_path: P
         engine.check()
     finally:
         engine.close()
+
+
+def test_work_ahead_knows_the_tools(engine: ScriptedEngine) -> None:
+    """What is prefilled while nobody waits begins with the tools too, and is of use until they change."""
+    box = Toolbox([tool(runner=Noting()), tool("g", Noting())])
+    loop = ToolLoop(box, Approvals(["*"]))
+    chat, events = talk_with(engine, loop, "Go.", says(text="Gone."), says(text="Well."), says(text="So."))
+    for disabled in ([], ["g"]):
+        ahead = chat.prepare(OPTIONS)
+        wait_until(ahead.done.is_set, "the work ahead")
+        for name in disabled:
+            box.disable(name)
+        events = list(loop.follow(chat, chat.ask(user("And now?"), OPTIONS), OPTIONS))
+        idle = done(events).stats.idle_prefill_tokens
+        assert (idle > 0) is (not disabled)
+    assert done(events).stats.divergence == "system_or_tools_changed"
 
 
 def test_a_forged_system_turn_in_a_result_stays_text(

@@ -72,6 +72,7 @@ def test_events_of_a_call_that_runs_and_of_one_that_is_denied(model: Path, tmp_p
     assert first.ids == second.ids[: len(first.ids)]
 
 
+@pytest.mark.slow
 def test_no_step_left(model: Path, tmp_path: Path) -> None:
     run = program(model, tmp_path, calls("mark"))
     ended = run.run("Go.", "--tools", "tools.json", "--allow-tool", "*", "--max-steps", "2", "--json")
@@ -81,6 +82,7 @@ def test_no_step_left(model: Path, tmp_path: Path) -> None:
     assert (run.work / "marker").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_within_a_tool_ends_it_and_all_it_has_started(model: Path, tmp_path: Path) -> None:
     run = program(model, tmp_path, calls("slow", "mark"), "Never.", saves=True)
     process = run.start("Go.", "--tools", "tools.json", "--allow-tool", "*", "--json")
@@ -99,6 +101,19 @@ def test_ctrl_c_within_a_tool_ends_it_and_all_it_has_started(model: Path, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_it_ends_its_tool_first(model: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """Also when its terminal is closed: a tool has a session of its own, and would not be told."""
+    run = program(model, tmp_path, calls("slow"))
+    process = run.start("Go.", "--tools", "tools.json", "--allow-tool", "*")
+    pid_file = run.work / "pid"
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool to start")
+    process.send_signal(number)
+    assert finished(process).code == -number
+    assert has_ended(int(pid_file.read_text()))
+
+
+@pytest.mark.slow
 def test_a_described_tool_is_printed_and_not_run(model: Path, tmp_path: Path) -> None:
     run = program(model, tmp_path, calls("mark"))
     ended = run.run("Go.", "--tool-schemas", "tools.json", "--allow-tool", "*", "--json")
@@ -110,6 +125,7 @@ def test_a_described_tool_is_printed_and_not_run(model: Path, tmp_path: Path) ->
     assert not (run.work / "marker").exists()
 
 
+@pytest.mark.slow
 def test_a_saved_chat_holds_the_calls_and_goes_on_without_tools(model: Path, tmp_path: Path) -> None:
     """And a session that names tools, servers and consent is told so, and gets none."""
     run = program(model, tmp_path, calls("mark"), "Done.", calls("mark"), saves=True)
@@ -141,9 +157,11 @@ def test_a_hostile_folder_changes_nothing(model: Path, tmp_path: Path) -> None:
         file = run.work / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(servers))
+    (run.work / ".mlxchat.toml").write_text('tools = "tools.json"\nmcp = "mcp.json"\nallow_tool = ["*"]\n')
     ended = run.run("Go.", "--json")
     assert (ended.code, validate(ended.json)["finish_reason"]) == (0, "stop")
     assert not (run.work / "marker").exists()
+    assert "names what no project may set, and is not obeyed: tools, mcp, allow_tool" in ended.err
 
 
 @pytest.mark.slow
@@ -214,7 +232,7 @@ def test_a_conversation_with_tools(model: Path, tmp_path: Path, monkeypatch: pyt
         terminal.wait_for(r"slow → interrupted.*\n(.*\n)*>$", after="> stop working")
         assert has_ended(int(pid_file.read_text()))
         terminal.line("/tools disable s*")
-        terminal.wait_for(r"slow: no longer told\n\(tools stand at the beginning: about [\d,]+ tokens are read again\)")
+        terminal.wait_for(r"slow: no longer told; [\d,]+ of [\d,]+ tokens will be prefilled with the next message")
         terminal.line("and now")
         terminal.wait_for(r"Five\.", after="> and now")
         terminal.wait_for_prompt()

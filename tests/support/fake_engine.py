@@ -59,6 +59,7 @@ class FakeInfo:
     tools: bool = True
     reuse: bool = True
     cache_directory: str | None = None
+    adapter: str | None = None
     name: str = "fake"
     context_words: str = "context 2,048 tokens"
 
@@ -170,6 +171,15 @@ class FakeChat(Conversation):
         self._stopped.clear()
         return self._recorded(self.messages[-1].text)
 
+    def add_result(self, message: Message) -> None:
+        self._recorder.asked(len(self.messages), message)
+        self.messages.append(message)
+
+    def go_on(self, options: RequestOptions) -> Iterator[Event]:
+        """Answers with what the tools gave."""
+        self.options.append(options)
+        return self._recorded(f"say {self.messages[-1].text}")
+
     def prepare(self, options: RequestOptions, draft: Message | None = None, least: int = 1) -> AheadRequest:
         """Notes what it was asked to get ready for."""
         self.prepared.append((draft.text if draft is not None else None, least))
@@ -202,7 +212,7 @@ class FakeChat(Conversation):
             yield Notice(rest)
         if rule == "crash":
             raise ZeroDivisionError("a fault on purpose")
-        if prompt == "too long":
+        if prompt.endswith("too long"):
             yield self._failed(ContextExceeded("the prompt has 9,999 tokens, the context 2,048", "make it shorter"), "")
         elif rule == "fail":
             yield TextDelta(rest)

@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # tests/, so that nothing here shadows a module by its name
 
-from mlxchat.cli import chat_run, repl_run  # noqa: E402
+from mlxchat.cli import chat_run, repl_models, repl_run  # noqa: E402
 from mlxchat.cli.main import main  # noqa: E402
 from support.fake_engine import FakeChat, FakeEngine, FakeInfo  # noqa: E402
 
@@ -27,6 +27,11 @@ def install(target: Any = chat_run) -> None:
         repl_run.start_engine = FakeEngine.start  # type: ignore[assignment]
         repl_run.new_chat = FakeChat  # type: ignore[assignment]
         repl_run.model_facts = FakeInfo.of  # type: ignore[assignment]
+        repl_models.start_engine = FakeEngine.start  # type: ignore[assignment]
+        repl_models.model_facts = FakeInfo.of  # type: ignore[assignment]
+        repl_models.ensure_model = no_download  # type: ignore[assignment]
+        repl_models.sees_pictures = chat_run.sees_pictures
+        repl_models.fits_beside = lambda name: True
 
 
 if __name__ == "__main__":
