@@ -114,6 +114,9 @@ class ChatFlags:
             ("--turns", "-i", self.turns is not None and bool(self.image)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
+            ("--schema", "--tools", self.schema is not None and bool(self.tools)),
+            ("--schema", "--tool-schemas", self.schema is not None and bool(self.tool_schemas)),
+            ("--schema", "--mcp", self.schema is not None and bool(self.mcp)),
             ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
             ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
         ):
