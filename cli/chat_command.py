@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ..errors import Interrupted
+from .completions import model_names, session_ids
 from .shared_options import (
     CACHE,
     MODEL,
@@ -44,7 +45,12 @@ def chat(
     model: Annotated[
         str | None,
         option(
-            "-m", "--model", help="Alias, Hugging Face repo, folder, or part of a name.", panel=MODEL, metavar="NAME"
+            "-m",
+            "--model",
+            help="Alias, Hugging Face repo, folder, or part of a name.",
+            panel=MODEL,
+            metavar="NAME",
+            autocompletion=model_names,
         ),
     ] = None,
     system: Annotated[
@@ -151,7 +157,14 @@ def chat(
     ] = False,
     resume: Annotated[
         str | None,
-        option("-r", "--resume", help="Go on with this one; the id's start is enough.", panel=_SESSION, metavar="ID"),
+        option(
+            "-r",
+            "--resume",
+            help="Go on with this one; the id's start is enough.",
+            panel=_SESSION,
+            metavar="ID",
+            autocompletion=session_ids,
+        ),
     ] = None,
     fork: Annotated[
         bool, option("--fork", help="With -c or -r: go on in a copy, the old one stays as it is.", panel=_SESSION)

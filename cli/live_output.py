@@ -41,7 +41,7 @@ class LiveOutput(PlainOutput):
         ticker: bool = True,
     ) -> None:
         self._lock = threading.RLock()
-        self._lines = RichLines(streams.styled, streams.color)
+        self._lines = RichLines(streams.may_style(streams.stdout), streams.may_color(streams.stdout))
         self._answer_area = LiveArea(streams.write, lambda: size_of(streams.stdout), reflows(streams.environment))
         self._side_area = LiveArea(streams.side, lambda: size_of(streams.stderr), reflows(streams.environment))
         self._ticker = Ticker(self.tick) if ticker else None

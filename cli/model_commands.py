@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
+from .completions import model_names
 
 if TYPE_CHECKING:
     from ..engine.catalog import ModelInfo
@@ -63,7 +64,12 @@ def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:
 
 @app.command("info")
 def info_command(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Alias, repository, folder, or a unique part.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Alias, repository, folder, or a unique part.", autocompletion=model_names
+        ),
+    ],
     adapter: Annotated[str | None, typer.Option("--adapter", help="Describe this adapter too.", metavar="DIR")] = None,
     json_output: Json = False,
     offline: Offline = False,
@@ -139,7 +145,10 @@ def pull_command(
 
 @app.command("rm")
 def rm_command(
-    names: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.", autocompletion=model_names),
+    ],
     force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
     json_output: Json = False,
 ) -> None:

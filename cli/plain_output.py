@@ -17,6 +17,7 @@ from ..engine.events import (
     ToolResultDone,
     ToolStarted,
 )
+from ..engine.messages import Message
 from ..errors import MlxchatError, UsageError
 from .output import Output
 from .prefill_bar import SHOWN_AFTER_S, plain_line
@@ -64,6 +65,7 @@ class PlainOutput(Output):
         self._answer = Sanitizer()
         self._reasoning = Sanitizer()
         self._last = {"answer": "", "reasoning": ""}
+        self._last_step: Message | None = None
         self._thoughts = ""
         self._progress_from: float | None = None
         self._transient = False
@@ -91,13 +93,13 @@ class PlainOutput(Output):
             self._clear_transient()
             self._streams.note(result_line(event.call.name, event.result))
         elif isinstance(event, StepDone):
-            self._end_step(event.message.text)
+            self._end_step(event.message)
         elif isinstance(event, Notice):
             self._notice(event.text)
 
     def turn(self, result: TurnResult) -> None:
         """Finish the turn's lines; its numbers if wanted."""
-        if not self._stream:
+        if not self._stream and result.message is not self._last_step:
             self._say(sanitize(result.message.text))
         self._end_lines()
         if result.finish_reason == "length":
@@ -136,12 +138,13 @@ class PlainOutput(Output):
     def finished(self, exit_code: int) -> None:
         """Nothing is left to say."""
 
-    def _end_step(self, words: str) -> None:
+    def _end_step(self, message: Message) -> None:
         """An answer that called tools is over; the next one begins on a line of its own."""
         if not self._stream:
-            self._say(sanitize(words))
+            self._say(sanitize(message.text))
         self._end_lines()
         self._begin_turn()
+        self._last_step = message
 
     def _say(self, text: str) -> None:
         if not text:

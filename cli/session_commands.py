@@ -17,6 +17,7 @@ from ..transcripts.session_search import Found, search
 from ..transcripts.session_store import SessionStore, updated
 from ..transcripts.writing import OutputFormat, write_file
 from .ages import parse_age
+from .completions import session_ids
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
 from .sanitize import sanitize
@@ -31,7 +32,9 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Which = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or the start of it.")]
+Which = Annotated[
+    str, typer.Argument(metavar="ID", help="A session's id, or the start of it.", autocompletion=session_ids)
+]
 
 
 @app.command("list")
@@ -75,7 +78,9 @@ def show_command(which: Which, json_output: Json = False) -> None:
 
 @app.command("rm")
 def rm_command(
-    which: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids, or their starts.")] = None,
+    which: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Ids, or their starts.", autocompletion=session_ids)
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove every saved chat.")] = False,
     older_than: Annotated[
         str | None, typer.Option("--older-than", help="Remove those not used for so long.", metavar="AGE")

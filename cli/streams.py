@@ -47,11 +47,15 @@ class Streams:
         """Around a line that may come while something on the terminal is still changing."""
         self._console: Console | None = None
 
+    def may_color(self, stream: TextIO) -> bool:
+        """Whether `stream` takes colours."""
+        return wants_color(self._choice, stream, self.environment)
+
     def may_style(self, stream: TextIO) -> bool:
         """Whether `stream` takes bold and dim. NO_COLOR leaves those be; --color never doesn't."""
         if self._choice == "auto" and is_terminal(stream) and self.environment.get("TERM") != "dumb":
             return True
-        return wants_color(self._choice, stream, self.environment)
+        return self.may_color(stream)
 
     @property
     def quiet(self) -> bool:

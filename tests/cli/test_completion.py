@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from mlxchat.cli.completions import model_names, session_ids
 from mlxchat.cli.other_commands import OTHER_COMMANDS
-from support.run_program import run_program
+from support.model_folders import huggingface_snapshot, isolate, make_folder
+from support.run_program import environment, run_program
 
 pytestmark = pytest.mark.plain
 
 
-def completed(line: str) -> list[str]:
+def completed(line: str, **more: str) -> list[str]:
     words = line.split(" ")
     environ = {"_MLXCHAT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    return run_program(environ=environ).out.split()
+    return run_program(environ=environ | more).out.split()
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,39 @@ def completed(line: str) -> list[str]:
 )
 def test_what_is_offered(line: str, offered: list[str]) -> None:
     assert completed(line) == offered
+
+
+def test_models_and_saved_chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(monkeypatch, tmp_path)
+    huggingface_snapshot(tmp_path, "org/tiny-model", make_folder(tmp_path / "tiny"))
+    home = tmp_path / "mlxchat"
+    (home / "sessions").mkdir(parents=True)
+    (home / "sessions" / "53f345c2dc2b.jsonl").write_text("{}\n")
+    (home / "config.toml").write_text('[aliases]\nsmart = "org/tiny-model"\n')
+    assert model_names("") == ["smart", "org/tiny-model", "smollm2", "gemma3-270m"]
+    assert model_names("ORG/") == ["org/tiny-model"]
+    assert session_ids("53") == ["53f345c2dc2b"]
+    assert session_ids("6") == []
+    place = {"MLXCHAT_HOME": str(home), "HOME": str(tmp_path)}
+    assert completed("mlxchat -m sma", **place) == ["smart"]
+    assert completed("mlxchat hello -r 5", **place) == ["53f345c2dc2b"]
+    assert completed("mlxchat sessions show 5", **place) == ["53f345c2dc2b"]
+    assert completed("mlxchat models info sm", **place) == ["smart", "smollm2"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell: str) -> None:
+    done = run_program(environ={"_MLXCHAT_COMPLETE": f"source_{shell}"})
+    assert done.code == 0
+    assert "_MLXCHAT_COMPLETE" in done.out
+
+
+def test_completing_names_imports_nothing_heavy() -> None:
+    source = (
+        "import sys\n"
+        "from mlxchat.cli.completions import model_names, session_ids\n"
+        "model_names(''), session_ids('')\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment(), check=True)
+    assert not any(f"'{name}'" in done.stdout for name in ("mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.run_program import PROGRAM, environment
 from support.screens import same_screen
-from support.terminal import CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal
+from support.terminal import CTRL_C, CTRL_D, CTRL_J, CTRL_O, ENTER, UP, Terminal
 
 pytestmark = pytest.mark.plain
 
-CTRL_L, CTRL_O, CTRL_R, CTRL_X_CTRL_E, BACKSPACE = "\x0c", "\x0f", "\x12", "\x18\x05", "\x7f"
+CTRL_L, CTRL_R, CTRL_X_CTRL_E, BACKSPACE = "\x0c", "\x12", "\x18\x05", "\x7f"
 ANSWER = """\
 @prefill 1000 4000 1000
 @wait bar

@@ -16,9 +16,11 @@ from mlxchat.cli.plain_output import PlainOutput
 from mlxchat.cli.repl_tools import ReplTools
 from mlxchat.cli.streams import Streams
 from mlxchat.cli.tool_setup import RunTools, ToolFiles
-from mlxchat.engine.events import ToolResultDone
-from mlxchat.engine.messages import ToolCall, user
+from mlxchat.cli.turn_result import TurnResult
+from mlxchat.engine.events import StepDone, ToolResultDone
+from mlxchat.engine.messages import ToolCall, assistant, user
 from mlxchat.engine.options import RequestOptions
+from mlxchat.engine.stats import RequestStats
 from mlxchat.engine.tools.approvals import Approvals
 from mlxchat.engine.tools.loop import MAX_STEPS, ToolLoop
 from mlxchat.engine.tools.mcp_config import ServerSpec
@@ -107,6 +109,16 @@ def test_a_tool_in_one_shot() -> None:
     assert (code, out) == (0, "it is 1\n")
     assert err == 'calls weather {"x": 1}\nweather → it is 1\n'
     assert one_shot("weather", stream=False)[:2] == (0, "it is 1\n")
+
+
+def test_held_back_an_answer_is_said_once() -> None:
+    """Also where the turn was stopped behind it, and ends with it."""
+    out = io.StringIO()
+    output = PlainOutput(Streams("never", stdout=out, stderr=io.StringIO()), stream=False)
+    step = assistant("Let me see.")
+    output.event(StepDone(step, RequestStats()))
+    output.turn(TurnResult(step, "interrupted"))
+    assert out.getvalue() == "Let me see.\n"
 
 
 def test_denied_in_one_shot() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -12,9 +13,36 @@ import pexpect
 import pyte
 
 ROWS, COLUMNS = 40, 120
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0  # a loaded machine takes its time, and only a test that fails waits for it all
 
+_DIM, _BRIGHT_BLACK = 2, 90
+
+CTRL_O = "\x0f"
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, UP = "\r", "\x1b\r", "\x03", "\x04", "\n", "\x1b[A"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A character on the screen."""
+
+    data: str
+    style: str
+
+    @classmethod
+    def of(cls, char: Any) -> Cell:
+        """From pyte's."""
+        words = [name for name in ("bold", "reverse") if getattr(char, name)]
+        words += ["italic"] * char.italics + ["underline"] * char.underscore
+        words += [] if char.fg == "default" else [_color(char.fg)]
+        words += [] if char.bg == "default" else ["on", _color(char.bg)]
+        return cls(char.data, " ".join(words))
+
+
+def _color(name: str) -> str:
+    """Rich's name of a colour that pyte calls `name`."""
+    if re.fullmatch("[0-9a-f]{6}", name):
+        return f"#{name}"
+    return name.replace("bright", "bright_").replace("bfight", "bright_").replace("brown", "yellow")
 
 
 class _Screen(pyte.HistoryScreen):
@@ -23,6 +51,10 @@ class _Screen(pyte.HistoryScreen):
     def __init__(self, child: pexpect.spawn, rows: int, columns: int) -> None:
         super().__init__(columns, rows, history=1000)
         self._child = child
+
+    def select_graphic_rendition(self, *attributes: int, **more: bool) -> None:
+        """Dim, which pyte doesn't know, becomes bright black."""
+        super().select_graphic_rendition(*(_BRIGHT_BLACK if one == _DIM else one for one in attributes), **more)
 
     def write_process_input(self, data: str) -> None:
         self._child.send(data)
@@ -77,6 +109,12 @@ class Terminal:
         columns = range(self._screen.columns)
         gone = ["".join(row[at].data for at in columns).rstrip() for row in self._screen.history.top]
         return "\n".join([*gone, self.text])
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """The characters on the screen, row by row, with their styles in rich's words."""
+        columns, buffer = range(self._screen.columns), self._screen.buffer
+        return [[Cell.of(buffer[row][at]) for at in columns] for row in range(self._screen.lines)]
 
     def resize(self, rows: int, columns: int) -> None:
         """Make the window another size; the program is told by a signal."""
