@@ -6,7 +6,10 @@ import os
 import select
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+Keys = Callable[[Callable[[], bool]], AbstractContextManager[Callable[[], str]]]
+"""Asked with what says that nobody waits any more: `key_presses`, or a test's own."""
 
 POLL_S = 0.1
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3

@@ -91,7 +91,9 @@ class ReplSessions:
         self._current = replace(self._current, flags=flags)
         recorder, fresh = self._current.recorder, settings_of(flags, None)
         if recorder is not None:
-            recorder.configure(replace(recorder.settings, model=fresh.model, template=fresh.template))
+            recorder.configure(
+                replace(recorder.settings, model=fresh.model, template=fresh.template, adapter=fresh.adapter)
+            )
 
     def list(self) -> None:
         """Show the saved chats, the one used last first."""
