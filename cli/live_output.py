@@ -73,6 +73,9 @@ class LiveOutput(PlainOutput):
     def turn(self, result: TurnResult) -> None:
         """Finish the turn's lines; its numbers if wanted."""
         self._rest()
+        message = result.message
+        if result.finish_reason == "stop" and self._thought and not (message.text.strip() or message.tool_calls):
+            self._asked_for_reasoning = True  # it came to no answer: this is all there is
         super().turn(result)
 
     def failed(self, error: MlxchatError) -> None:

@@ -132,6 +132,11 @@ def test_ctrl_o_in_the_answer_prints_the_folded_reasoning_below_it(screen: Scree
     assert screen.turn(TextDelta(".")) == "thought 1 tokens, 0.1 s\n\nSo.\nbecause"
 
 
+def test_reasoning_that_comes_to_no_answer_is_all_there_is(screen: Screen) -> None:
+    text = screen.turn(ReasoningDelta("Paris, I think", 3))
+    assert text == "thought 3 tokens, 0.0 s\n\nParis, I think\n(the model ended without an answer)"
+
+
 def test_thinking_hidden(screen: Screen) -> None:
     screen.output.show_reasoning(False)
     assert screen.show(ReasoningDelta("because", 1)) == "thinking … 1 tokens, 0.0 s"
@@ -174,7 +179,7 @@ def test_a_question_in_the_middle_has_the_terminal_for_itself(screen: Screen) ->
 def test_held_back_until_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(monkeypatch, stream=False)
     assert screen.show(TextDelta("- one")) == ""
-    assert screen.turn(TextDelta("- one")) == "• one"
+    assert screen.turn(ReasoningDelta("because", 1), TextDelta("- one")) == "thought 1 tokens, 0.0 s\n\n• one"
 
 
 def test_never_any_colour(monkeypatch: pytest.MonkeyPatch) -> None:
