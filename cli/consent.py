@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from ..engine.tools.approvals import Answer, Question
-from .key_press import key_presses
+from .key_press import Keys, key_presses
 from .streams import Streams
 from .tool_lines import argument_lines, visible
 
-Keys = Callable[[Callable[[], bool]], AbstractContextManager[Callable[[], str]]]
 _ANSWERS: dict[str, Answer] = {
     **dict.fromkeys("oOyY", "once"),
     **dict.fromkeys("aA", "always"),

@@ -6,7 +6,10 @@ import os
 import select
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+Keys = Callable[[Callable[[], bool]], AbstractContextManager[Callable[[], str]]]
+"""Asked with what says that nobody waits any more: `key_presses`, or a test's own."""
 
 POLL_S = 0.1
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
@@ -43,6 +46,7 @@ def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
 def _one_key(pressed: bytes) -> str:
     if b"\x03" in pressed:
         return "\x03"
+    pressed = pressed.lstrip(b"\r\n") or pressed[:1]  # an Enter that came just before answers nothing
     return "\0" if len(set(pressed)) > 1 else pressed[:1].decode("ascii", "replace")
 
 

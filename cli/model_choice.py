@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .input_sources import Stdin
-from .key_press import read_key
+from .key_press import Keys, key_presses
 from .streams import Streams, is_terminal
 
 _YES, _NO = ("y", "Y"), ("n", "N", "\x1b", "\x03", "\x04", "")
@@ -48,11 +48,13 @@ def _consent(yes: bool, streams: Streams, stdin: Stdin, by_key: bool) -> Callabl
     return ask if stdin.is_open and stdin.is_terminal and is_terminal(streams.stderr) else None
 
 
-def ask_by_key(question: str, streams: Streams, key: Callable[[Callable[[], bool]], str] = read_key) -> bool:
+def ask_by_key(question: str, streams: Streams, keys: Keys = key_presses) -> bool:
     """Whether the next key that is an answer is yes. Enter is none: it may have been meant for something else."""
-    streams.ask(f"{question} [y]es, [n]o? ")
-    pressed = key(lambda: False)
-    while pressed not in (*_YES, *_NO):
-        pressed = key(lambda: False)
-    streams.ask(f"{'yes' if pressed in _YES else 'no'}\n")
+    with streams.question():
+        streams.ask(f"{question} [y]es, [n]o? ")
+        with keys(lambda: False) as next_key:
+            pressed = next_key()
+            while pressed not in (*_YES, *_NO):
+                pressed = next_key()
+        streams.ask(f"{'yes' if pressed in _YES else 'no'}\n")
     return pressed in _YES

@@ -47,7 +47,7 @@ class ReplModels:
         facts, sees = model_facts(name), sees_pictures(name, flags.offline)
         if not sees and pictures_in(chat.messages):
             raise sees_no_pictures(name)
-        new = replace(flags, model=name, template=None)
+        new = replace(flags, model=name, template=None, adapter=None)  # those were made for the one at hand
         room = None if fits_beside(name) else self._start(flags, chat)
 
         def switched() -> None:

@@ -91,7 +91,9 @@ class ReplSessions:
         self._current = replace(self._current, flags=flags)
         recorder, fresh = self._current.recorder, settings_of(flags, None)
         if recorder is not None:
-            recorder.configure(replace(recorder.settings, model=fresh.model, template=fresh.template))
+            recorder.configure(
+                replace(recorder.settings, model=fresh.model, template=fresh.template, adapter=fresh.adapter)
+            )
 
     def list(self) -> None:
         """Show the saved chats, the one used last first."""
@@ -142,7 +144,8 @@ class ReplSessions:
             raise UsageError(f"{path.stem} is this chat", "/sessions lists the others")
         wanted, here = read_session(path).settings, settings_of(self._current.flags, None)
         if (wanted.model, wanted.template, wanted.adapter) != (here.model, here.template, here.adapter):
-            of = f"the model {wanted.model}" if wanted.model != here.model else "another template or adapter"
+            other = "another template" if wanted.template != here.template else "another adapter"
+            of = f"the model {wanted.model}" if wanted.model != here.model else other
             mend = f"/model {wanted.model} first, or leave, then" if wanted.model != here.model else "leave, then"
             raise UsageError(f"{path.stem} is a chat with {of}", f"{mend}: mlxchat -r {path.stem}")
         flags = replace(

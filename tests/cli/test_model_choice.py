@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -91,5 +92,5 @@ def test_on_a_terminal_the_user_is_asked(
 def test_within_a_conversation_one_key_is_the_answer(pressed: str, agreed: bool) -> None:
     keys, err = iter([*pressed, ""]), io.StringIO()
     streams = Streams(stdout=io.StringIO(), stderr=err)
-    assert ask_by_key(QUESTION, streams, lambda stopped: next(keys)) is agreed
+    assert ask_by_key(QUESTION, streams, lambda stopped: nullcontext(lambda: next(keys))) is agreed
     assert err.getvalue() == f"{QUESTION} [y]es, [n]o? {'yes' if agreed else 'no'}\n"

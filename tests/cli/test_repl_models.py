@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mlxchat.cli import repl_models
+from mlxchat.cli.chat_flags import ChatFlags
 from mlxchat.cli.engine_access import ModelFacts
 from mlxchat.cli.model_host import ModelHost, Start
 from mlxchat.cli.repl_models import ReplModels
@@ -112,6 +113,14 @@ def test_the_chat_goes_on_and_the_old_engine_goes(home: Path, garage: Garage) ->
     assert kept(saved) == held.messages
     assert [entry.model for entry in saved.entries if entry.message.role == "assistant"] == ["fake", "other"]
     assert saved.settings.model == "other"
+
+
+def test_template_and_adapter_stay_with_the_model_they_were_for(home: Path, garage: Garage) -> None:
+    flags = ChatFlags(model="fake", template="chatml", adapter=str(home))
+    held = Driven(home, garage, "say one", "/model other", "say two", flags=flags)
+    assert (garage.engines[-1].options.template, garage.engines[-1].options.adapter) == (None, None)
+    settings = held.read(held.first).settings
+    assert (settings.model, settings.template, settings.adapter) == ("other", None, None)
 
 
 def test_it_goes_on_where_it_stands_and_keeps_its_branches(home: Path, garage: Garage) -> None:

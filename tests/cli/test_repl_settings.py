@@ -111,7 +111,7 @@ class TestThink:
 
     def test_shown_or_not(self, home: Path) -> None:
         held = Conversation(home, "/think hide", "think one")
-        assert not held.repl._output._streams.shows_reasoning
+        assert not held.repl._output.reasoning_shown
         assert "reasoning is hidden from here on" in held.said
 
 
