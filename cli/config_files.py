@@ -146,6 +146,8 @@ def _located(key: Key, value: Any, file: Path) -> Any:
     """The value, a path in it seen from the folder of the file that names it."""
     if key.name == "system" and value.startswith("@") and not value.startswith("@@"):
         return f"@{file.parent / Path(value[1:]).expanduser()}"
+    if key.name in ("tools", "mcp"):
+        return [str(file.parent / Path(name).expanduser()) for name in value]
     if key.name in ("model", "template", "cache_dir") and value.startswith(_PATH_STARTS):
         return str(file.parent / value)
     return value

@@ -13,11 +13,17 @@ from .ages import parse_age
 from .sampling_settings import read_settings
 from .sizes import parse_size
 
-Kind = Literal["text", "number", "count", "switch", "choice", "size", "age", "table"]
+Kind = Literal["text", "texts", "number", "count", "switch", "choice", "size", "age", "table"]
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _SWITCH_WORDS = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}
-_KIND_WORDS = {"text": "text", "number": "a number", "count": "a whole number", "switch": "true or false"}
+_KIND_WORDS = {
+    "text": "text",
+    "texts": "a list of texts",
+    "number": "a number",
+    "count": "a whole number",
+    "switch": "true or false",
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ KEYS: dict[str, Key] = {
         _own("color", "choice", "auto", choices=("auto", "always", "never")),
         _without("stream"),
         _without("markdown"),
+        _without("markdown"),
         _without("save"),
         _without("ahead"),
         _without("cache"),
@@ -90,6 +97,10 @@ KEYS: dict[str, Key] = {
         _own("cache_tenant", "text", "none"),
         _own("kv_bits", "count", "as computed", choices=(4, 8)),
         _own("kv_group_size", "count", "64", choices=(32, 64, 128)),
+        _own("tools", "texts", "none"),
+        _own("mcp", "texts", "none"),
+        _own("allow_tool", "texts", "every call is asked for"),
+        _own("max_steps", "count", "30", least=1),
         _own("editor", "text", "$VISUAL, else $EDITOR", flag=""),
     )
 }
@@ -108,6 +119,7 @@ def read_value(key: Key, raw: Any, *, from_text: bool = False) -> Any:
         "switch": isinstance(value, bool),
         "number": isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
         "count": isinstance(value, int) and not isinstance(value, bool),
+        "texts": isinstance(value, list) and bool(value) and all(isinstance(one, str) and one for one in value),
         "size": isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)),
     }.get(key.kind, isinstance(value, str) and bool(value.strip()))
     if good and key.choices:
@@ -126,6 +138,8 @@ def read_value(key: Key, raw: Any, *, from_text: bool = False) -> Any:
 
 def _from_text(key: Key, text: str) -> Any:
     """What a variable's text means; the text itself where it means nothing, for the error to show."""
+    if key.kind == "texts":
+        return [one.strip() for one in text.split(",")]
     if key.kind == "switch":
         return _SWITCH_WORDS.get(text.strip().lower(), text)
     if key.kind in ("number", "count"):

@@ -90,6 +90,8 @@ class Configuration:
             filled = replace(filled, cache_persist=flags.cache_persist)
         if filled.no_cache:
             filled = replace(filled, cache_persist=flags.cache_persist)
+        if flags.schema is not None:
+            filled = replace(filled, tools=flags.tools, mcp=flags.mcp)
         if filled.offline and flags.yes and not flags.offline:
             filled = replace(filled, yes=False)
         return replace(filled, defaults=defaults, model_of_project=self.source_of("model") is self.project)

@@ -13,6 +13,9 @@ from typing import Annotated
 
 import typer
 
+from ..errors import UsageError
+from .streams import Streams
+
 _PACKAGES = (
     "mlxchat",
     "mlx",
@@ -29,10 +32,25 @@ _PACKAGES = (
     "pip",
 )
 _SLOW_GFLOPS = 30
+_LEAST_MACOS = 14
+_LEAST_PYTHON = (3, 11)
 
 
-def doctor(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Try the KV cache on small random models, and write a report.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option("--out", help="With --self-test: the report's file.", metavar="FILE")
+    ] = None,
+) -> None:
     """Say what mlxchat runs on here, and what would make it run better. Exit code 1 if it can't run at all."""
+    if out is not None and not self_test:
+        raise UsageError("--out means nothing without --self-test", "add --self-test, or leave it out")
+    if self_test:
+        _self_test(json_output, out)
+        return
     rows, advice, works = _examine()
     if json_output:
         report = {"schema": "mlxchat.doctor/1", "works": works, **rows, "advice": advice}
@@ -44,6 +62,22 @@ def doctor(json_output: Annotated[bool, typer.Option("--json", help="Print JSON.
         for line in advice or ["nothing to mend"]:
             typer.echo(f"{'advice':{width}}{line}")
     if not works:
+        raise typer.Exit(1)
+
+
+def _self_test(json_output: bool, out: str | None) -> None:
+    """Run it; exit code 1 if a restore was wrong."""
+    from .self_test import REPORT, run_self_test, table
+
+    streams, file = Streams(), Path(out or REPORT).expanduser()
+    report = run_self_test(streams, {name: _version(name) for name in _PACKAGES}, file)
+    if json_output:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for line in table(report):
+            typer.echo(line)
+    streams.note(f"{'all is right' if report['passed'] else 'something is wrong'}; the report is in {file}")
+    if not report["passed"]:
         raise typer.Exit(1)
 
 
@@ -67,11 +101,23 @@ def _examine() -> tuple[dict[str, str], list[str], bool]:
 
 
 def _machine_advice() -> list[str]:
-    if sys.platform == "darwin" and platform.machine() != "arm64":
-        return ["this Python is an Intel one; on Apple silicon: arch -arm64 brew install python@3.13"]
-    if sys.platform not in ("darwin", "linux"):
-        return [f"MLX runs on macOS and Linux, not on {platform.system()}"]
-    return []
+    system, machine = platform.system(), platform.machine()
+    if system not in ("Darwin", "Linux"):
+        return [f"MLX runs on macOS and Linux, not on {system}"]
+    advice = []
+    if system == "Darwin":
+        if machine != "arm64":
+            advice.append("this Python is an Intel one; on Apple silicon: arch -arm64 brew install python@3.13")
+        major = platform.mac_ver()[0].partition(".")[0]
+        if major.isdecimal() and int(major) < _LEAST_MACOS:
+            advice.append(
+                f"MLX needs macOS {_LEAST_MACOS} or newer; this is {platform.mac_ver()[0]}: softwareupdate -i -a"
+            )
+    elif machine not in ("x86_64", "aarch64"):
+        advice.append(f"MLX has no build for Linux on {machine}")
+    if sys.version_info < _LEAST_PYTHON:
+        advice.append(f"mlxchat needs Python 3.11 or newer; this is {platform.python_version()}")
+    return advice
 
 
 def _backend() -> tuple[str, str]:

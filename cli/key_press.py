@@ -46,6 +46,7 @@ def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
 def _one_key(pressed: bytes) -> str:
     if b"\x03" in pressed:
         return "\x03"
+    pressed = pressed.lstrip(b"\r\n") or pressed[:1]  # an Enter that came just before answers nothing
     return "\0" if len(set(pressed)) > 1 else pressed[:1].decode("ascii", "replace")
 
 

@@ -85,7 +85,7 @@ def test_killed_torn_and_run_again_each_request_is_answered_once(make: Make, tmp
 
 @pytest.mark.slow
 def test_killed_again_and_again(make: Make, tmp_path: Path) -> None:
-    names = [f"r{n}" for n in range(30)]
+    names = [f"r{n}" for n in range(20)]
     file = write(tmp_path / "requests.jsonl", map(request, names))
     out = tmp_path / "answers.jsonl"
     command = ("batch", str(file), "--out", str(out), "--parallel", "4", "-q")
@@ -94,7 +94,7 @@ def test_killed_again_and_again(make: Make, tmp_path: Path) -> None:
     for _ in range(40):
         process = make().start(*command)
         had = len(answers(out)) if out.exists() else 0
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < deadline:
             if out.exists() and out.read_bytes().count(b"\n") > had + chance.randrange(3):
                 break
@@ -106,7 +106,7 @@ def test_killed_again_and_again(make: Make, tmp_path: Path) -> None:
         if not killed:
             break
     assert make().run(*command).code == 0
-    assert kills >= 5
+    assert kills >= 4
     assert not_once(answers(out), names) == {}
 
 

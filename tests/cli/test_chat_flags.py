@@ -74,6 +74,8 @@ def test_every_flag_arrives() -> None:
         ({"offline": True, "yes": True}, "--offline and --yes"),
         ({"turns": "a", "prompt": ["b"]}, "--turns and a prompt"),
         ({"turns": "a", "file": ["b"]}, "--turns and -f"),
+        ({"schema": "{}", "tools": ["b"]}, "--schema and --tools"),
+        ({"schema": "{}", "mcp": ["b"]}, "--schema and --mcp"),
         ({"temp": math.nan}, "--temp takes a number"),
         ({"top_p": math.inf}, "--top-p takes a number"),
     ],

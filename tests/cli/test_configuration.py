@@ -89,6 +89,18 @@ def test_settings_give_way_to_flags_that_contradict_them(home: Path) -> None:
     assert read().applied(ChatFlags()).cache_persist
 
 
+def test_tools_are_named_in_the_users_file_and_give_way_to_a_schema(home: Path) -> None:
+    write(home, user='tools = ["tools.json"]\nallow_tool = ["get_*"]\nmarkdown = false')
+    flags = read().applied(ChatFlags())
+    assert flags.tools == [str(home / "home" / "tools.json")]
+    assert flags.allow_tool == ["get_*"]
+    assert flags.no_markdown
+    assert read().applied(ChatFlags(schema="{}")).tools is None
+    assert read(mcp="a.json, b.json").value("mcp") == ["a.json", "b.json"]
+    with pytest.raises(UsageError):
+        ChatFlags(schema="{}", tools=["t"]).check()
+
+
 def test_options_are_a_table(home: Path) -> None:
     write(home, user='[options]\nstop = ["A", "B"]\nrepetition_penalty = 1.1')
     flags = read().applied(ChatFlags(option=["repetition_penalty=1.5"])).for_new_chat()

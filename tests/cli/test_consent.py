@@ -122,6 +122,8 @@ def pressed(terminal: tuple[int, int], keys: bytes, monkeypatch: pytest.MonkeyPa
         (b"\r", "\r"),
         (b"\x1b", "\x1b"),
         (b"\x1b[A", "\0"),
+        (b"\rd", "d"),
+        (b"a\n", "\0"),
         (b"always", "\0"),
         ("é".encode(), "\0"),
         (b"\x03", "\x03"),
