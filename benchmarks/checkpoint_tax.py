@@ -1,11 +1,12 @@
 """What checkpointing costs while a model decodes: the same tokens with the store and without, in pairs, A B B A.
 
-    python benchmarks/checkpoint_tax.py [--models smollm2,gemma3-270m] [--pairs 100] [--tokens 256] [--json FILE]
+    python benchmarks/checkpoint_tax.py [--models smollm2,gemma3-270m] [--pairs 100] [--tokens 256] [--prompt 0]
 
 Both engines run in one process on the same weights and say the same words (a script in place of sampling, the KV is
-real). The prompt is short, so that --tokens 256 completes one block. Words differ from pair to pair: each block is new
-and is written; a template that would drop the reply as reasoning is refused. Only the decode is timed. The bar is 1.02.
-Beside the ratio: the CPU seconds of the writer's and the reader's threads, and the bytes they moved.
+real). The prompt is short, so that --tokens 256 completes one block; a shorter run completes one too behind a --prompt
+of that many words, and then carries a larger share of its cost than any chat does. Words differ from pair to pair: each
+block is new and is written; a template that would drop the reply as reasoning is refused. Only the decode is timed. The
+bar is 1.02. Beside the ratio: the CPU seconds of the writer's and the reader's threads, and the bytes they moved.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mlxchat.engine.options import CacheOptions, EngineOptions, RequestOptions, 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from paired import ratio
-from words import WORDS
+from words import WORDS, say
 
 BAR = 1.02
 WARM_UP = 2
@@ -45,10 +46,10 @@ def script(file: Path, lines: int, words: int) -> Path:
     return file
 
 
-def decode_ms(engine: Engine, tokens: int) -> float:
-    """Milliseconds to decode `tokens` tokens after a short prompt, in a new conversation."""
+def decode_ms(engine: Engine, tokens: int, prompt: str) -> float:
+    """Milliseconds to decode `tokens` tokens after the prompt, in a new conversation."""
     options = RequestOptions(SamplingOptions(temp=0.0, max_tokens=tokens))
-    for event in Chat(engine).ask(user("Go on."), options):
+    for event in Chat(engine).ask(user(prompt), options):
         if isinstance(event, TurnFailed):
             raise event.error
         if isinstance(event, TurnDone):
@@ -63,7 +64,8 @@ def thread_seconds() -> dict[str, float]:
     return {one.name: used.get(one.native_id or 0, 0.0) for one in threading.enumerate() if one.name in THREADS}
 
 
-def measure(model: str, pairs: int, tokens: int, work: Path) -> dict[str, Any]:
+def measure(model: str, pairs: int, tokens: int, words: int, work: Path) -> dict[str, Any]:
+    prompt = say(random.Random(3), words) if words else "Go on."
     os.environ["MLXCHAT_TEST_SCRIPT"] = str(script(work / f"{Path(model).name}.jsonl", pairs + WARM_UP, 2 * tokens))
     with_store = Engine.start(EngineOptions(model, cache=CacheOptions(directory=work / "kv")), print)
     without = Engine.start(EngineOptions(model, cache=CacheOptions(enabled=False)), print)
@@ -71,7 +73,7 @@ def measure(model: str, pairs: int, tokens: int, work: Path) -> dict[str, Any]:
     try:
         for number in range(pairs + WARM_UP):
             order = (with_store, without) if number % 2 == 0 else (without, with_store)
-            took = {id(engine): decode_ms(engine, tokens) for engine in order}
+            took = {id(engine): decode_ms(engine, tokens, prompt) for engine in order}
             if number >= WARM_UP:
                 times.append((took[id(with_store)], took[id(without)]))
         report, cpu = with_store.cache_report().store, thread_seconds()
@@ -100,10 +102,11 @@ def main() -> int:
     parser.add_argument("--models", default="smollm2,gemma3-270m")
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--prompt", type=int, default=0, help="words of the prompt")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [measure(model, args.pairs, args.tokens, Path(folder)) for model in args.models.split(",")]
+        rows = [measure(model, args.pairs, args.tokens, args.prompt, Path(folder)) for model in args.models.split(",")]
     value = {"schema": "mlxchat.bench.checkpoint-tax/1", "bar": BAR, "rows": rows}
     print(json.dumps(value))
     if args.json is not None:

@@ -11,8 +11,7 @@ from collections import deque
 from typing import Final
 
 import numpy as np
-
-from .layers import Bytes
+import numpy.typing as npt
 
 _STEP: Final = 64 * 1024
 _SMALLEST: Final = 256 * 1024  # below it the allocator itself keeps memory warm
@@ -27,7 +26,7 @@ class BufferPool:
         self._returned: deque[bytearray] = deque()
         self._lock = threading.Lock()
 
-    def take(self, nbytes: int) -> Bytes:
+    def take(self, nbytes: int) -> npt.NDArray[np.uint8]:
         """An array of `nbytes`, its contents arbitrary."""
         if nbytes < _SMALLEST:
             return np.empty(nbytes, np.uint8)

@@ -144,7 +144,8 @@ class ReplSessions:
             raise UsageError(f"{path.stem} is this chat", "/sessions lists the others")
         wanted, here = read_session(path).settings, settings_of(self._current.flags, None)
         if (wanted.model, wanted.template, wanted.adapter) != (here.model, here.template, here.adapter):
-            of = f"the model {wanted.model}" if wanted.model != here.model else "another template or adapter"
+            other = "another template" if wanted.template != here.template else "another adapter"
+            of = f"the model {wanted.model}" if wanted.model != here.model else other
             mend = f"/model {wanted.model} first, or leave, then" if wanted.model != here.model else "leave, then"
             raise UsageError(f"{path.stem} is a chat with {of}", f"{mend}: mlxchat -r {path.stem}")
         flags = replace(

@@ -92,7 +92,7 @@ def test_this_chat_is_not_loaded_again(home: Path) -> None:
     ("flags", "of"),
     [
         (ChatFlags(model="other"), "the model other\n/model other first, or leave"),
-        (ChatFlags(model="fake", template="chatml"), "another template or adapter\nleave"),
+        (ChatFlags(model="fake", template="chatml"), "another template\nleave"),
     ],
 )
 def test_a_chat_of_another_model_or_template_needs_a_new_start(home: Path, flags: ChatFlags, of: str) -> None:
