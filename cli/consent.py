@@ -43,9 +43,9 @@ class TerminalConsent:
             self._streams.ask(f"  {visible(tool.runner.describe(call.arguments))}\n")
         for line in argument_lines(call.arguments):
             self._streams.ask(f"  {line}\n")
-        self._streams.ask("[o]nce, [a]lways for this tool, [d]eny? ")
         answer: Answer | None = None
         with self._keys(self._stopped) as next_key:
+            self._streams.ask("[o]nce, [a]lways for this tool, [d]eny? ")  # whoever sees it may press a key at once
             while answer is None:
                 answer = _ANSWERS.get(next_key())
         self._streams.ask(f"{answer}\n")
