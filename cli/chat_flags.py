@@ -112,7 +112,6 @@ class ChatFlags:
             ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
             ("--turns", "-f", self.turns is not None and bool(self.file)),
             ("--turns", "-i", self.turns is not None and bool(self.image)),
-            ("--schema", "--tools", self.schema is not None and bool(self.tools or self.mcp)),
             ("-c", "-r", self.continue_last and self.resume is not None),
             ("--fork", "--no-save", self.fork and self.no_save),
             ("--schema", "--tools", self.schema is not None and bool(self.tools)),

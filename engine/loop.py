@@ -29,6 +29,8 @@ from .sequence import Sequence
 from .turn import TurnBuilder
 
 _TICK_S = 30.0
+_MOST_IN_ROW = 4  # prefill calls while others wait to decode, if they are short: marks cut prompts into small ones
+_SHORT_ROW = 256  # tokens of all calls in such a row
 
 
 class EngineLoop:
@@ -66,7 +68,7 @@ class EngineLoop:
         self._prefiller = Prefiller(turns, runner, gate)
         self._decoder = Decoder(turns, runner, gate, self._apart, lambda live, before: self._take_back(live, before))
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
-        self._prefilled_last = False
+        self._row: list[int] = []  # tokens of the prefill calls that others have waited for
         self._busy: Run | None = None
 
     @property
@@ -133,14 +135,21 @@ class EngineLoop:
     def _call(self) -> None:
         """The one that is due."""
         long = next((run for run in self.active if not run.decodes), None)
-        if long is None or (self._prefilled_last and any(run.decodes for run in self.active)):
-            self._prefilled_last = False
+        if long is None or self._row_is_full(long.next_tokens):
+            self._row.clear()
             self._decode()
             return
-        self._prefilled_last, self._busy = True, long
+        self._row.append(long.next_tokens)
+        self._busy = long
         with self._apart(long):
             (self._prefiller.step if long.calls else self._decoder.feed_recorded)(long)
         self._busy = None
+
+    def _row_is_full(self, tokens: int) -> bool:
+        """Whether those that decode have waited long enough for a prefill call of so many tokens to wait for them."""
+        if not any(run.decodes for run in self.active):
+            self._row.clear()
+        return bool(self._row) and (len(self._row) >= _MOST_IN_ROW or sum(self._row) + tokens > _SHORT_ROW)
 
     def _decode(self) -> bool:
         """One id for all that decode, or for the one that has waited longest; whether there are any."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..cache.keys import Ids
+from ..cache.keys import BLOCK, Ids
 from ..cache.live import LiveCache
 from .events import Event, ReasoningDelta, TextDelta
 from .feeding import Feeding
@@ -134,6 +134,13 @@ class Run:
     def decodes(self) -> bool:
         """Whether its next call feeds a single id behind the prompt."""
         return not self.calls and (self.feeding is None or self.feeding.one_by_one)
+
+    @property
+    def next_tokens(self) -> int:
+        """How many ids its next call feeds, at most."""
+        if self.calls:
+            return self.calls[0][1] - self.calls[0][0]
+        return 1 if self.decodes else BLOCK
 
     @property
     def thinking(self) -> bool:

@@ -5,13 +5,15 @@ A field either does what it says, or is named as ignored because it changes no a
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..engine.answer_schema import checked_schema
 from ..engine.messages import Message
 from ..engine.options import RequestOptions, ThinkingOptions
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from .formats.chat_messages import ROLES, chat_messages
 from .formats.fields import Object, tools_of
 
@@ -29,7 +31,6 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
 """Fields that may be there with these values only: those that change nothing."""
@@ -38,7 +39,7 @@ _READ = frozenset(
     (
         *("model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p"),
         *("seed", "stop", "tools", "tool_choice", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        "chat_template_kwargs",
+        *("chat_template_kwargs", "response_format"),
     )
 )
 _PENALTIES = {"presence_penalty": -math.inf, "frequency_penalty": -math.inf, "repetition_penalty": 0}
@@ -80,7 +81,11 @@ def read_body(body: Object, defaults: RequestOptions) -> Asked:
     messages, unread = _messages(given.get("messages"))
     ignored = sorted({*(name for name in given if name in IGNORED), *unread})
     options = replace(
-        defaults, sampling=_sampling(given, defaults), thinking=_thinking(given, defaults), tools=_tools(given)
+        defaults,
+        sampling=_sampling(given, defaults),
+        thinking=_thinking(given, defaults),
+        tools=_tools(given),
+        schema=_schema(given),
     )
     return Asked(messages, options, model, tuple(ignored))
 
@@ -184,6 +189,26 @@ def _tools(given: Object) -> tuple[Object, ...]:
     if choice not in ("auto", "none"):
         raise BadRequest("tool_choice takes auto or none", "tool_choice", "unsupported_value")
     return () if choice == "none" else tools_of(tools)
+
+
+def _schema(given: Object) -> str | None:
+    """The text of the JSON schema that the answer is to follow; None for an answer in plain text."""
+    wanted = given.get("response_format", {"type": "text"})
+    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        schema: Any = {"type": "object"}
+    elif kind == "json_schema" and isinstance(wanted.get("json_schema"), dict):
+        schema = wanted["json_schema"].get("schema")
+    else:
+        raise BadRequest("response_format takes text, json_object or json_schema", "response_format")
+    if given.get("tools") and given.get("tool_choice") != "none":
+        raise BadRequest("response_format leaves no way to call tools", "response_format", "unsupported_value")
+    try:
+        return checked_schema(json.dumps(schema))
+    except UsageError as error:
+        raise BadRequest(error.message.replace("--schema", "the schema"), "response_format") from error
 
 
 def _is_function(tool: Any) -> bool:

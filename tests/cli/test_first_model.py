@@ -17,6 +17,8 @@ from mlxchat.engine import recommended
 from mlxchat.errors import DownloadError
 from support.fake_tty import Tty
 from support.model_folders import huggingface_snapshot, isolate, make_folder
+from support.run_program import environment
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.plain
 
@@ -92,3 +94,15 @@ def test_what_is_worth_fetching_is_among_them(home: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(recommended, "recommended", lambda memory: "org/good")
     assert [choice.name for choice in first_choices(offline=False)] == ["org/tiny", "org/good", "smollm2"]
     assert [choice.name for choice in first_choices(offline=True)] == ["org/tiny"]
+
+
+def test_at_a_terminal(home: Path) -> None:
+    places = {"HOME": str(home), "MLXCHAT_HOME": str(home / "mlxchat")}
+    with Terminal(["-m", "mlxchat"], environment(places)) as terminal:
+        terminal.wait_for("1  org/tiny")
+        terminal.wait_for(r"which one \[1\]:")
+        terminal.line("2")
+        terminal.wait_for("Download SmolLM2")
+        terminal.line("n")
+        assert terminal.wait_for_exit() == DownloadError.exit_code
+    assert not (home / "mlxchat" / "config.toml").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlxchat.cli.interrupts import stopping
+from mlxchat.cli.interrupts import stopping, unheard
 from mlxchat.cli.line_reader import LineReader
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
@@ -155,3 +155,13 @@ def test_ctrl_c_while_the_prompt_is_set_up_ends_it(tmp_path: Path, monkeypatch: 
         with pytest.raises(KeyboardInterrupt):
             reader.read()
     assert steps == ["set up"]
+
+
+def test_a_press_that_comes_twice_breaks_off_nothing_that_must_be_written() -> None:
+    written: list[str] = []
+    with unheard():
+        signal.raise_signal(signal.SIGINT)
+        written.append("JSON")
+    assert written == ["JSON"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

@@ -192,6 +192,30 @@ def test_models_that_cannot_decode_together_take_turns(
     assert got[0].stats.ttft_ms < got[2].stats.ttft_ms
 
 
+def test_prefill_and_decode_take_turns(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever talks waits for one long prefill call, or for a few short ones, and then says its next word."""
+    row: list[int] = []
+    rows: list[list[int]] = []
+    real = ModelRunner.forward
+
+    def noting(self: ModelRunner, request: int, sequence: int, live: Any, start: int, ids: mx.array) -> mx.array:
+        if request != talks.number:
+            row.append(ids.size)
+        elif row:
+            rows.append([*row])
+            row.clear()
+        return real(self, request, sequence, live, start, ids)
+
+    talks = talking(engine)
+    monkeypatch.setattr(ModelRunner, "forward", noting)
+    many = [asked(f"turn {n}", question(n), max_tokens=1) for n in (52, 50, 53)]
+    together(engine.engine, *many)
+    talks.cancelled.set()
+    end_of(talks)
+    assert len(rows) > 3
+    assert all(len(one) == 1 or (len(one) <= 4 and sum(one) <= 256) for one in rows)
+
+
 # -- one of them -------------------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,48 @@ def test_every_command_flag_and_slash_command_is_in_the_reference() -> None:
     assert written == page(), "run: python tests/support/reference_page.py > docs/reference.md"
 
 
+def run_line(line: str, folder: Path, home: Path, piped: bytes = b"") -> None:
+    """Run one command line of the docs; it must succeed and say something."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mlxchat", *shlex.split(line)[1:]],
+        cwd=folder,
+        env=environment({"MLXCHAT_HOME": str(home)}),
+        input=piped,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, (line, done.stderr.decode())
+    assert done.stdout or done.stderr, line
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_what_the_readme_says_it_does_it_does(tmp_path: Path, smollm2_folder: ModelFolder) -> None:
+    """The lines of "What it does" that can run as they stand, with answers cut short."""
+    home = tmp_path / "home"
+    (home / "models").mkdir(parents=True)
+    (home / "models" / "smollm2").symlink_to(smollm2_folder.path)
+    (tmp_path / "notes.txt").write_text("The tide turns at six.")
+    (tmp_path / "questions.txt").write_text("What is red?\nAnd blue?\n")
+    shutil.copy(ROOT / "examples" / "agent-trace.jsonl", tmp_path / "trace.jsonl")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for line, more in (
+        ('mlxchat "question"', "--max-tokens 5"),
+        ('mlxchat "review this"', "--max-tokens 5"),
+        ('mlxchat -f notes.txt "summarise"', "--max-tokens 5"),
+        ("mlxchat --turns questions.txt --json", "--max-tokens 5"),
+        ('mlxchat "question" --json', "--max-tokens 5"),
+        ("mlxchat replay trace.jsonl", "--plan --template chatml-think"),
+        ("mlxchat cache stat", ""),
+        ("mlxchat doctor", ""),
+        ("mlxchat models list", ""),
+        ("mlxchat sessions list", ""),
+        ("mlxchat config show", ""),
+    ):
+        assert line in text, "the README no longer says so"
+        run_line(f"{line} {more}", tmp_path, home, b"a diff\n" if "review" in line else b"")
+
+
 @pytest.mark.real
 @pytest.mark.slow
 def test_the_walk_can_be_walked(tmp_path: Path, smollm2_folder: ModelFolder) -> None:
@@ -88,17 +130,7 @@ def test_the_walk_can_be_walked(tmp_path: Path, smollm2_folder: ModelFolder) -> 
         if "LAST" in line:
             newest = max((home / "sessions").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
             line = line.replace("LAST", newest.stem)
-        done = subprocess.run(
-            [sys.executable, "-m", "mlxchat", *shlex.split(line)[1:]],
-            cwd=tmp_path,
-            env=environment({"MLXCHAT_HOME": str(home)}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout or done.stderr, line
-    assert "capital of France" in (tmp_path / "chat.md").read_text(encoding="utf-8")
+        run_line(line, tmp_path, home)
+    assert "Rate France" in (tmp_path / "chat.md").read_text(encoding="utf-8")
     assert not list((home / "sessions").glob("*.jsonl"))
     assert not (home / "models" / "smollm2").exists()

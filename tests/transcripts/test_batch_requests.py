@@ -111,6 +111,14 @@ def test_what_a_body_says_is_what_runs() -> None:
     assert read(tools=[TOOL], tool_choice="none").options.tools == ()
 
 
+def test_an_answer_may_have_to_follow_a_schema() -> None:
+    schema = {"type": "object", "properties": {"stars": {"type": "integer"}}, "required": ["stars"]}
+    asked = read(response_format={"type": "json_schema", "json_schema": {"name": "rating", "schema": schema}})
+    assert json.loads(asked.options.schema) == schema
+    assert json.loads(read(response_format={"type": "json_object"}).options.schema) == {"type": "object"}
+    assert read(response_format={"type": "text"}).options.schema is None
+
+
 def test_what_a_body_does_not_say_is_as_the_user_said() -> None:
     defaults = RequestOptions(SamplingOptions(temp=0.3, max_tokens=9), ThinkingOptions(enabled=True))
     asked = read(defaults, max_tokens=None, temperature=None)
@@ -144,7 +152,11 @@ def test_messages_of_every_role_and_kind() -> None:
         ({"stream": True}, "stream"),
         ({"logprobs": True}, "logprobs"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 3}}}}, "response_format"),
+        ({"response_format": {"type": "json_object"}, "tools": [TOOL]}, "response_format"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
         ({"tools": "look"}, "tools"),
