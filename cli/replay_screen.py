@@ -49,6 +49,7 @@ class ReplayScreen(ReplayOutput):
             compared=opening.compared > 0,
             recorded=opening.recorded,
             planned=opening.planned,
+            timed=not opening.planned or opening.coming.seconds is not None,
             side_by_side=opening.conversations if opening.parallel > 1 else (),
         )
         self._print(heading(opening.subject, opening.share, opening.coming, self._width))

@@ -102,6 +102,7 @@ _NOT_PLANNED = ("from disk", "rewound", "restored", "read", "written", "memory")
 class Table:
     """The columns that fit into `width`, and the lines they make.
 
+    timed          whether times are known, or estimated
     side_by_side   the conversations, if they run so: each row then has its conversation's number, and no line its name
     """
 
@@ -112,12 +113,14 @@ class Table:
         compared: bool = False,
         recorded: bool = False,
         planned: bool = False,
+        timed: bool = True,
         side_by_side: Sequence[str] = (),
     ) -> None:
         self.width = max(NARROWEST, min(width, WIDEST))
         left_out = set() if compared else {"uncached", "ratio"}
         left_out |= set() if recorded else {"recorded"}
         left_out |= set(_NOT_PLANNED) if planned else set()
+        left_out |= set() if timed else {"ttft"}
         self.side_by_side = side_by_side
         numbers = {name: number for number, name in enumerate(side_by_side, 1)}
         beside = (

@@ -14,6 +14,7 @@ from .session_appender import SessionBusy, encoded, lock
 from .session_file import SavedSession, read_session
 from .session_images import ImageFolder
 
+LAST = "last"
 _LIST = "mlxchat sessions list shows them all"
 _MOST_NAMED = 5
 
@@ -43,9 +44,14 @@ class SessionStore:
         return sorted(found, key=lambda path: (updated(path), path.name), reverse=True)
 
     def find(self, prefix: str) -> Path:
-        """The session whose id begins with `prefix`. Raises InputError if there is none, UsageError if several."""
+        """The session whose id begins with `prefix`, or the one used last for "last", which is the beginning of no id.
+
+        Raises InputError if there is none, UsageError if several.
+        """
         paths = self.paths()
         wanted = prefix.strip().lower()
+        if wanted == LAST:
+            return self.newest()
         found = [path for path in paths if wanted and path.stem.lower().startswith(wanted)]
         found = [path for path in found if path.stem.lower() == wanted] or found
         if not found:
