@@ -71,6 +71,6 @@ class BatchProgress:
         if self._bar is None:
             self._streams.note(line)
         elif not self._streams.quiet:
-            from .sanitize import sanitize
+            from ..engine.sanitize import sanitize
 
             self._bar.console.print(sanitize(line), soft_wrap=True)

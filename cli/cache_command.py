@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..engine.sanitize import sanitize
 from .ages import age_text
 from .json_output import write_json
-from .sanitize import sanitize
 from .stats_line import size
 from .streams import Streams
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ..engine.sanitize import sanitize
 from ..errors import InputError, MlxchatError, UsageError
 from .config_files import Source, read_user, user_file
 from .config_keys import ALIASES, KEYS, Key
 from .config_text import FIRST_TEXT, toml_text, write_private
 from .configuration import Configuration
 from .json_output import write_json
-from .sanitize import sanitize
 from .streams import Streams
 
 app = typer.Typer(name="config", help="Show and edit the settings.", no_args_is_help=True, rich_markup_mode=None)

@@ -136,7 +136,7 @@ def _counts(transcript: Transcript) -> dict[str, Any]:
 
 def _say(transcript: Transcript, report: dict[str, Any]) -> None:
     """What was read, on stderr: stdout may be the transcript itself."""
-    from .sanitize import sanitize
+    from ..engine.sanitize import sanitize
 
     typer.echo(
         f"read {report['format']}: {_many(report['conversations'], 'conversation')}, "

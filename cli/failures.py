@@ -6,9 +6,9 @@ import re
 
 from typer.exceptions import Abort, TyperException
 
+from ..engine.sanitize import sanitize
 from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .routing import DEFAULT_COMMAND, PROGRAM
-from .sanitize import sanitize
 
 _OF_A_VALUE = re.compile(r"^(invalid value for '[^']*': )(?:Value error, )?(.)")
 """How the parser's own checker of values begins what it says."""

@@ -18,10 +18,10 @@ from ..engine.events import (
     ToolStarted,
 )
 from ..engine.messages import Message
+from ..engine.sanitize import Sanitizer, sanitize
 from ..errors import MlxchatError, UsageError
 from .output import Output
 from .prefill_bar import SHOWN_AFTER_S, plain_line
-from .sanitize import Sanitizer, sanitize
 from .stats_line import print_stats
 from .streams import Streams
 from .tool_lines import call_line, result_line

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..engine.sanitize import sanitize
 from ..errors import MlxchatError
 from ..transcripts.rows import Result, Row
 from .replay_output import Opening, ReplayOutput
 from .replay_table import Line, Table
 from .replay_words import costs, heading, summary
-from .sanitize import sanitize
 from .streams import ColorChoice, Streams, is_terminal, wants_color
 
 if TYPE_CHECKING:

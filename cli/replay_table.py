@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
+from ..engine.sanitize import sanitize
 from ..engine.stats import Divergence
 from ..transcripts.jobs import Job
 from ..transcripts.padding import MARK
 from ..transcripts.rows import Row, Totals
-from .sanitize import sanitize
 from .stats_line import seconds, size
 
 NARROWEST, WIDEST = 40, 220

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..engine.sanitize import sanitize
 from ..errors import UsageError
 from ..transcripts.session_appender import is_open
 from ..transcripts.session_export import export, openai_messages
@@ -20,7 +21,6 @@ from .ages import parse_age
 from .completions import session_ids
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
-from .sanitize import sanitize
 from .session_table import FIRST_WORDS, session_table
 from .streams import Streams
 

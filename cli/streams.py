@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from ..engine.sanitize import sanitize
 from .failures import output_error
-from .sanitize import sanitize
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ import pytest
 from mlxchat.cli import replay_run
 from mlxchat.cli.replay_flags import ReplayFlags, read_tools
 from mlxchat.cli.replay_screen import ReplayScreen
-from mlxchat.cli.sanitize import sanitize
 from mlxchat.cli.streams import Streams
+from mlxchat.engine.sanitize import sanitize
 from mlxchat.errors import DataError, InputError, UsageError
 from support.fake_tty import Tty
 from support.process import Scripted, finished

@@ -171,7 +171,7 @@ def test_an_architecture_that_exits_on_import_is_an_error_not_an_exit(
 ) -> None:
     """mlx-lm's olmo ends the process where a package of its own is absent."""
 
-    def leave(shown: Path) -> None:
+    def leave(*arguments: object) -> None:
         raise SystemExit(1)
 
     monkeypatch.setattr(loader, "_load_model", leave)

@@ -25,7 +25,7 @@ def soak(kind: str, tmp_path: Path, steps: int, seed: int = 3) -> Toll:
     return one.toll
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "qwen3_5"])
+@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("qwen3_5", marks=pytest.mark.slow)])
 def test_no_token_is_wrong(kind: str, tmp_path: Path) -> None:
     toll = soak(kind, tmp_path, 18)
     assert toll.wrong == 0
