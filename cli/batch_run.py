@@ -58,7 +58,7 @@ def _run(flags: BatchFlags, streams: Streams, tally: Tally) -> int:
             raise DataError(f"{flags.requests} holds no request", "it has one in JSON on each line")
         with closing(AnswerFile(flags.out_path)) as answers:
             if flags.retry_errors:
-                tally.retried = answers.drop_failed()
+                tally.retried = answers.drop_failed(lines)
             pending = tally.pending(lines, answers.standing)
             if pending:
                 stopped = _answer(flags, streams, tally, requests, pending, answers)

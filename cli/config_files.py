@@ -95,7 +95,8 @@ def read_project(path: Path) -> Source:
         except UsageError as error:
             source.notes.append(f"{source.origin}: {error.message}; not obeyed")
     if refused:
-        source.notes.append(f"{source.origin} names what no project may set, and is not obeyed: {', '.join(refused)}")
+        names = ", ".join(" ".join(name.split()) for name in refused)  # a name with a line break can't forge a line
+        source.notes.append(f"{source.origin} names what no project may set, and is not obeyed: {names}")
     return source
 
 
@@ -131,7 +132,10 @@ def _parse(path: Path) -> dict[str, Any]:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise ValueError("it is larger than a settings file can be")
-    return tomllib.loads(data.decode("utf-8"))
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _aliases(raw: Any, origin: str) -> dict[str, str]:

@@ -17,8 +17,14 @@ def session_table(sessions: Sequence[SavedSession]) -> Iterator[str]:
     rows = [("ID", "AGE", "TURNS", "MODEL", "FIRST WORDS")]
     for session in sessions:
         age = age_text(time.time() - updated(session.path))
-        rows.append((session.id, age, str(session.turns), session.settings.model or "", session.title[:FIRST_WORDS]))
+        model, words = _one_line(session.settings.model or ""), _one_line(session.title)[:FIRST_WORDS]
+        rows.append((session.id, age, str(session.turns), model, words))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         yield "  ".join([*cells, row[4]]).rstrip()
+
+
+def _one_line(text: str) -> str:
+    """No name can break the table, or forge a row of it."""
+    return " ".join(text.split())

@@ -18,13 +18,17 @@ def checked_schema(text: str) -> str:
     """`text`, if it is a schema that some answer can follow. Raises UsageError with the first reason why not."""
     try:
         schema = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--schema is not JSON: {error}", _HINT) from error
     if not isinstance(schema, dict):
         raise UsageError("--schema takes a JSON object", _HINT)
     from llguidance import LLMatcher
 
-    broken, said = LLMatcher.validate_grammar_with_warnings(grammar_of(text))
+    try:
+        grammar = grammar_of(text)
+    except ValueError as error:  # what Python reads as JSON and others don't: Infinity, 1e400
+        raise UsageError(f"--schema can't be used: {error}", _HINT) from error
+    broken, said = LLMatcher.validate_grammar_with_warnings(grammar)
     if broken:
         cause = " ".join(said[0].split())[:200] if said else "it can't be followed"
         raise UsageError(f"--schema can't be used: {cause[:1].lower()}{cause[1:]}", _HINT)

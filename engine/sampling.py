@@ -19,6 +19,9 @@ Processor = Callable[[mx.array, mx.array], mx.array]
 _LARGEST = (1 << 31) - 1
 """A count that is larger means no more than this one to any vocabulary or context, and MLX can't take it."""
 
+_LEAST = 1e-6
+"""Below this a temperature or a top_p leaves the likeliest token only, and 32 bits can't hold what follows from it."""
+
 _SAMPLER_EXTRA = {"xtc_probability": float, "xtc_threshold": float, "min_tokens_to_keep": int}
 _PROCESSOR_EXTRA = {
     "repetition_penalty": float,
@@ -40,9 +43,10 @@ def resolve(options: SamplingOptions, defaults: Mapping[str, Any]) -> dict[str, 
         value = defaults.get(name) if sampled else None
         return otherwise if value is None else value
 
+    temp, top_p = float(pick(options.temp, "temperature", 0.0)), float(pick(options.top_p, "top_p", 0.0))
     return {
-        "temp": float(pick(options.temp, "temperature", 0.0)),
-        "top_p": float(pick(options.top_p, "top_p", 0.0)),
+        "temp": 0.0 if temp < _LEAST or 0 < top_p < _LEAST else temp,
+        "top_p": top_p,
         "top_k": int(pick(options.top_k, "top_k", 0)),
         "min_p": float(pick(options.min_p, "min_p", 0.0)),
     }

@@ -11,7 +11,7 @@ def user_aliases() -> dict[str, str]:
     """Name → model. Empty where the file is absent or broken: the command line says so where it reads the rest."""
     try:
         found = tomllib.loads((config_dir() / "config.toml").read_text(encoding="utf-8")).get("aliases")
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}

@@ -10,14 +10,14 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, MlxchatError, OutputError
 from .batch_answers import OK
-from .batch_lines import ID_PREFIX
+from .batch_lines import ID_PREFIX, BatchLine
 
 Object = dict[str, Any]
 
@@ -80,14 +80,20 @@ class AnswerFile:
         self._end += len(line)
         self.standing.add(value)
 
-    def drop_failed(self) -> int:
-        """Take out every line that is no answer, at once or not at all; how many those were. Raises OutputError."""
-        if not self.standing.failed:
+    def drop_failed(self, asked: Iterable[BatchLine]) -> int:
+        """Take out what `asked` has no answer to, at once or not at all; how many lines those were. Raises OutputError.
+
+        The others that failed stay: nothing would run them again.
+        """
+        known = self.standing.requests
+        lines = list(asked)
+        names = {line.id for line in lines} | {known.get(line.custom_id or "", "") for line in lines if not line.fault}
+        wanted = self.standing.failed & names
+        if not wanted:
             return 0
-        dropped = len(self.standing.failed)
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}.new")
         try:
-            descriptor = _copied(self._descriptor, fresh, self.standing.failed)
+            descriptor = _copied(self._descriptor, fresh, wanted)
             fresh.replace(self._path)  # whoever opens it from here on finds it locked
             _sync_folder(self._path)
         except OSError as error:
@@ -96,7 +102,7 @@ class AnswerFile:
         os.close(self._descriptor)
         self._descriptor = descriptor
         self.standing, self._end = _read(descriptor, self._path)
-        return dropped
+        return len(wanted)
 
     def close(self) -> None:
         """Let go of the file and of its lock."""

@@ -129,6 +129,11 @@ class Batch:
             asked = self._asked(line)
         except MlxchatError as error:
             return Outcome(line, refused(line, error))
+        except Exception as error:  # whatever a library makes of what a line holds: the others have no part in it
+            words = " ".join(str(error).split())[:200]
+            return Outcome(
+                line, refused(line, BadRequest(f"the request can't be read: {type(error).__name__}: {words}"))
+            )
         return _Prepared(line, asked, _opening(asked))
 
     def _asked(self, line: BatchLine) -> Asked:

@@ -131,8 +131,8 @@ def _check_message(raw: Any, where: str) -> None:
             raise BadRequest(f"{where}.tool_calls holds what is no call of a function", f"{where}.tool_calls")
 
 
-def _check_parts(others: list[Any], where: str) -> None:
-    for part in others:
+def _check_parts(others: Any, where: str) -> None:
+    for part in others if isinstance(others, list) else [others]:
         kind = part.get("type") if isinstance(part, dict) else None
         raise BadRequest(f"{where} has a part of an unsupported kind: {str(kind)[:40]}", where, "unsupported_value")
 

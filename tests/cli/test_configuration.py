@@ -171,12 +171,17 @@ def test_a_hostile_project_changes_nothing_and_is_named(home: Path) -> None:
     assert meaning("smollm2") == "smollm2"
 
 
-@pytest.mark.parametrize("text", ["temp = \n", "temp = 'x'", "\x00", "a = 1\n" * 400_000])
+@pytest.mark.parametrize("text", ["temp = \n", "temp = 'x'", "\x00", "a = 1\n" * 400_000, "a = " + "[" * 50_000])
 def test_a_broken_project_costs_its_settings_and_no_more(text: str, home: Path) -> None:
     write(home, user="temp = 0.3", project=text)
     configuration = read()
     assert configuration.value("temp") == 0.3
     assert len(configuration.notes) == 1
+
+
+def test_a_projects_name_can_not_forge_a_line(home: Path) -> None:
+    write(home, project='"a\\nforged: line" = 1')
+    assert [note.count("\n") for note in read().notes] == [0]
 
 
 def test_another_users_file_is_not_obeyed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,13 @@ def test_list(saved: Saved) -> None:
     assert value["folder"] == str(saved.folder)
 
 
+def test_no_name_breaks_the_table(saved: Saved) -> None:
+    file = saved.write(ONE, "Hello", "Hi.", model="m\nforged")
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"type": "session_info", "name": "a\nforged  row"}) + "\n")
+    assert len(saved.run("list").out.splitlines()) == 3
+
+
 def test_list_of_nothing(tmp_path: Path) -> None:
     done = run_program("sessions", "list", environ={"MLXCHAT_HOME": str(tmp_path / "new")}, fake=False)
     assert done == Ended(0, "", "no chat is saved yet\n")

@@ -126,6 +126,8 @@ def test_it_ends_only_where_the_answer_is_whole(maker: ConstraintMaker) -> None:
         '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}',
         '{"$defs": {"n": {"anyOf": [{"$ref": "#/$defs/n"}]}}, "$ref": "#/$defs/n"}',
         '{"type": "array", "minItems": 1, "items": {"$ref": "#"}}',
+        '{"type": "integer", "maximum": Infinity}',
+        '{"a":' * 100_000,
     ],
 )
 def test_what_no_answer_can_follow_is_refused(text: str) -> None:

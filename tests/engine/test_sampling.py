@@ -46,6 +46,11 @@ def test_greedy_takes_the_best() -> None:
     assert set(draws(SamplingOptions(temp=0.0), SAMPLED)) == {2}
 
 
+@pytest.mark.parametrize("options", [{"temp": 1e-40}, {"temp": 1e-300}, {"temp": 1.0, "top_p": 1e-9}], ids=str)
+def test_what_32_bits_can_not_hold_still_takes_the_best(options: dict[str, Any]) -> None:
+    assert set(draws(SamplingOptions(**options), {})) == {2}
+
+
 def test_a_temperature_spreads_and_a_seed_repeats() -> None:
     mx.random.seed(7)
     first = draws(SamplingOptions(temp=1.0), {})

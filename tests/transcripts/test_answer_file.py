@@ -12,6 +12,7 @@ import pytest
 from mlxchat.errors import DataError, OutputError
 from mlxchat.transcripts import answer_file
 from mlxchat.transcripts.answer_file import AnswerFile, Standing
+from mlxchat.transcripts.batch_lines import BatchLine, LineFault
 from mlxchat.transcripts.batch_tally import Tally
 from support.batches import answers, request, scanned, write
 
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.plain
 def line(name: str, status: int | None = 200) -> dict[str, Any]:
     response = None if status is None else {"status_code": status, "request_id": "r", "body": {"text": f"é {name}"}}
     return {"id": f"batch_req_{name}", "custom_id": name, "response": response, "error": None}
+
+
+ASKED = [
+    *(BatchLine(at, 0, f"batch_req_{name}", name) for at, name in enumerate("abd", 1)),
+    BatchLine(4, 0, "batch_req_c", "a", LineFault("duplicate_custom_id", "")),
+]
 
 
 def filled(path: Path, *values: dict[str, Any]) -> Path:
@@ -89,7 +96,7 @@ def test_two_programs_can_not_write_one_file(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="another program"):
         AnswerFile(tmp_path / "out")
     first.append(line("a", 500))
-    first.drop_failed()
+    first.drop_failed(ASKED)
     with pytest.raises(OutputError, match="another program"):
         AnswerFile(tmp_path / "out")
     first.close()
@@ -100,13 +107,13 @@ def test_failed_lines_are_taken_out_at_once(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "link").symlink_to("real")
     file = AnswerFile(tmp_path / "link")
-    for value in (line("a"), line("b", 500), line("c", None), line("d")):
+    for value in (line("a"), line("b", 500), line("c", None), line("d"), line("elsewhere", 500)):
         file.append(value)
-    assert file.drop_failed() == 2
-    assert file.drop_failed() == 0
+    assert file.drop_failed(ASKED) == 2
+    assert file.drop_failed(ASKED) == 0
     file.append(line("b"))
     file.close()
-    assert [value["custom_id"] for value in answers(tmp_path / "real")] == ["a", "d", "b"]
+    assert [value["custom_id"] for value in answers(tmp_path / "real")] == ["a", "d", "elsewhere", "b"]
     assert (tmp_path / "link").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 

@@ -73,6 +73,8 @@ def test_every_fault_is_its_own_requests(engine: ScriptedEngine) -> None:
     def stage(message: Message) -> Message:
         if "picture" in message.text:
             raise InputError("there is no such picture", "look again")
+        if "library" in message.text:
+            raise TypeError("of a library's own")
         return message
 
     lines = [
@@ -83,9 +85,10 @@ def test_every_fault_is_its_own_requests(engine: ScriptedEngine) -> None:
         request("picture", "picture"),
         request("good"),
         request("late"),
+        request("library", "library"),
     ]
     found = run(engine, *lines, stage=stage)
-    assert [status(found[number]) for number in range(1, 8)] == [200, 400, 400, None, 400, None, 200]
+    assert [status(found[number]) for number in range(1, 9)] == [200, 400, 400, None, 400, None, 200, 400]
     assert body(found[2])["error"]["code"] == "context_length_exceeded"
     assert body(found[3])["error"] == {
         "message": "n is not supported, but for the value 1",

@@ -181,7 +181,12 @@ def test_messages_of_every_role_and_kind() -> None:
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": "a", "parts": 3}]}, "messages[0]"),
         ({"messages": [{"role": "assistant", "tool_calls": 3}]}, "messages[0].tool_calls"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"maximum": float("inf")}}}},
+            "response_format",
+        ),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
     ],
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else None,
