@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from mlxchat.engine import backend
+
+backend.prepare()  # before MLX is imported, or it keeps the slow BLAS
+
 import mlx.core as mx
 from mlxchat.engine.chat import next_number
 from mlxchat.engine.engine import Engine

@@ -15,7 +15,7 @@ from mlxchat.engine import backend
 
 backend.prepare()
 
-import mlx.core as mx  # noqa: E402
+import mlx.core as mx
 
 
 def tell(out: int) -> None:

@@ -21,6 +21,10 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from mlxchat.engine import backend
+
+backend.prepare()
+
 import mlx.core as mx
 from mlxchat.engine.models import resolve
 from peer_clients import Answer, Client, Own, Server

@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from rich.console import Console  # noqa: E402
-from rich.text import Text  # noqa: E402
-from support.scripted import Reply, environment, model_folder, write_script  # noqa: E402
-from support.terminal import CTRL_O, Terminal  # noqa: E402
+from rich.console import Console
+from rich.text import Text
+from support.scripted import Reply, environment, model_folder, write_script
+from support.terminal import CTRL_O, Terminal
 
 FOLDER = ROOT / "docs" / "pictures"
 ROWS, COLUMNS = 32, 92

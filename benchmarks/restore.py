@@ -33,17 +33,17 @@ from mlxchat.engine import backend
 
 backend.prepare()
 
-import mlx.core as mx  # noqa: E402
-import numpy as np  # noqa: E402
-from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache  # noqa: E402
-from mlxchat.cache.checkpoint import Checkpointer  # noqa: E402
-from mlxchat.cache.layers import Layout  # noqa: E402
-from mlxchat.cache.live import LiveCache  # noqa: E402
-from mlxchat.cache.planner import Planner  # noqa: E402
-from mlxchat.cache.reader import ALONE_BYTES, MOST_THREADS  # noqa: E402
-from mlxchat.cache.restore import restore  # noqa: E402
-from mlxchat.cache.store import Store  # noqa: E402
-from mlxchat.cache.window import use_window_caches  # noqa: E402
+import mlx.core as mx
+import numpy as np
+from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
+from mlxchat.cache.checkpoint import Checkpointer
+from mlxchat.cache.layers import Layout
+from mlxchat.cache.live import LiveCache
+from mlxchat.cache.planner import Planner
+from mlxchat.cache.reader import ALONE_BYTES, MOST_THREADS
+from mlxchat.cache.restore import restore
+from mlxchat.cache.store import Store
+from mlxchat.cache.window import use_window_caches
 
 CHUNK = 8 * 2**20
 NAMESPACE = bytes(32)

@@ -15,13 +15,13 @@ from mlxchat.engine import backend
 
 backend.prepare()
 
-import mlx.core as mx  # noqa: E402
-from mlx_lm.models.cache import make_prompt_cache  # noqa: E402
-from mlxchat.cache.layers import pending_arrays  # noqa: E402
-from mlxchat.cache.window import WindowKVCache, use_window_caches  # noqa: E402
-from mlxchat.engine.loader import load  # noqa: E402
-from mlxchat.engine.models import resolve  # noqa: E402
-from paired import alternate, ratio  # noqa: E402
+import mlx.core as mx
+from mlx_lm.models.cache import make_prompt_cache
+from mlxchat.cache.layers import pending_arrays
+from mlxchat.cache.window import WindowKVCache, use_window_caches
+from mlxchat.engine.loader import load
+from mlxchat.engine.models import resolve
+from paired import alternate, ratio
 
 
 class Decoder:
