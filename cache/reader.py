@@ -146,10 +146,15 @@ class Reader:
             threading.Thread(target=self._read_next, args=(batch, walk), name=f"mlxchat-kv-reader-{n}", daemon=True)
             for n in range(1, many)
         ]
-        for thread in others:
-            thread.start()
+        started: list[threading.Thread] = []
+        try:
+            for thread in others:
+                thread.start()
+                started.append(thread)
+        except RuntimeError:  # the system has no more threads: fewer do
+            pass
         self._read_next(batch, walk)
-        for thread in others:
+        for thread in started:
             thread.join()
 
     def _read_next(self, batch: Batch, walk: _Walk) -> None:

@@ -57,7 +57,8 @@ def _run(flags: BatchFlags, streams: Streams, tally: Tally) -> int:
         if not lines:
             raise DataError(f"{flags.requests} holds no request", "it has one in JSON on each line")
         with closing(AnswerFile(flags.out_path)) as answers:
-            if flags.retry_errors:
+            if flags.retry_errors:  # nothing is taken out for a model that isn't there
+                ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
                 tally.retried = answers.drop_failed(lines)
             pending = tally.pending(lines, answers.standing)
             if pending:

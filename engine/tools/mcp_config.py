@@ -13,6 +13,7 @@ from ...errors import DataError
 
 CONNECT_S, CALL_S = 30.0, 120.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_SEPARATOR = re.compile(r"[^A-Za-z0-9-]{2}")
 _HINT = "docs/tools.md shows what the file looks like"
 
 
@@ -64,6 +65,8 @@ def read_servers(text: str, origin: str, environment: Mapping[str, str] | None =
 def _server(name: str, entry: Any, where: str, known: Mapping[str, str]) -> ServerSpec:
     if not isinstance(entry, dict):
         raise DataError(f"{where} is no object", _HINT)
+    if _SEPARATOR.search(name):  # or --allow-tool 'fs__*' would allow a server called fs__other too
+        raise DataError(f"{where}: two underscores part a server's name from its tool's", "give it another name")
     entry = _expanded(entry, where, known)
     timeout = entry.get("timeout", CALL_S)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e6:

@@ -141,6 +141,8 @@ def test_servers() -> None:
         (None, 'has no "mcpServers"'),
         ({"a": 7}, "server a is no object"),
         ({"a": {}}, "neither a command nor a url"),
+        ({"fs__evil": {"command": "x"}}, "two underscores"),
+        ({"fs.$evil": {"command": "x"}}, "two underscores"),
         ({"a": {"command": "x", "args": "y"}}, "no list of words"),
         ({"a": {"command": "x", "env": {"A": 1}}}, "its env"),
         ({"a": {"command": "x", "cwd": 1}}, "its cwd"),
