@@ -40,9 +40,11 @@ class Stdin:
         chunks: list[bytes] = []
         try:
             while True:
-                if on_silence and not select.select([self._descriptor], [], [], SILENT_AFTER_S)[0]:
-                    on_silence()
-                    on_silence = None
+                if not select.select([self._descriptor], [], [], SILENT_AFTER_S)[0]:
+                    if on_silence:
+                        on_silence()
+                        on_silence = None
+                    continue  # a Ctrl-C that came just before a read is met here, and would not be by the read
                 chunk = os.read(self._descriptor, 1 << 16)
                 if not chunk:
                     return b"".join(chunks)
