@@ -11,6 +11,7 @@ from ..errors import DataError, InputError, Interrupted
 from ..transcripts.batch_lines import BatchLine, scan
 from .batch_flags import BatchFlags
 from .configuration import Configuration
+from .engine_access import running_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
 from .interrupts import stopping
@@ -18,7 +19,6 @@ from .model_choice import ensure_model
 from .streams import Streams, json_alone
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
     from ..transcripts.answer_file import AnswerFile
     from ..transcripts.batch_tally import Tally
 
@@ -73,7 +73,7 @@ def _answer(
 ) -> bool:
     """Run what is pending; whether Ctrl-C ended it early."""
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
-    with _running(flags, streams) as engine:
+    with running_engine(flags.engine_options(), streams) as engine:
         from ..transcripts.batch import Batch
         from .batch_progress import BatchProgress
         from .pictures import with_pictures
@@ -112,19 +112,3 @@ def _opened(flags: BatchFlags) -> Iterator[BinaryIO]:
         if not file.seekable():
             raise InputError(f"{flags.requests} is no file", "write the requests into one first")
         yield file
-
-
-@contextmanager
-def _running(flags: BatchFlags, streams: Streams) -> Iterator[Engine]:
-    """The engine with its model loaded, closed at the end."""
-    from .engine_access import start_engine
-
-    streams.transient(f"loading {flags.model_name} …")
-    try:
-        engine = start_engine(flags.engine_options(), streams.notice)
-    finally:
-        streams.transient("")
-    try:
-        yield engine
-    finally:
-        engine.close()
