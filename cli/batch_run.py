@@ -58,21 +58,27 @@ def _run(flags: BatchFlags, streams: Streams, tally: Tally) -> int:
             raise DataError(f"{flags.requests} holds no request", "it has one in JSON on each line")
         with closing(AnswerFile(flags.out_path)) as answers:
             if flags.retry_errors:  # nothing is taken out for a model that isn't there
-                ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+                _ensure_model(flags, streams)
                 tally.retried = answers.drop_failed(lines)
             pending = tally.pending(lines, answers.standing)
             if pending:
+                if not flags.retry_errors:
+                    _ensure_model(flags, streams)
                 stopped = _answer(flags, streams, tally, requests, pending, answers)
                 if stopped:
                     return Interrupted.exit_code
     return PART_FAILED if tally.any_failed else 0
 
 
+def _ensure_model(flags: BatchFlags, streams: Streams) -> None:
+    """Raises ModelError if the model isn't there and may not be fetched."""
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+
+
 def _answer(
     flags: BatchFlags, streams: Streams, tally: Tally, requests: BinaryIO, pending: list[BatchLine], answers: AnswerFile
 ) -> bool:
     """Run what is pending; whether Ctrl-C ended it early."""
-    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
     with running_engine(flags.engine_options(), streams) as engine:
         from ..transcripts.batch import Batch
         from .batch_progress import BatchProgress
