@@ -143,7 +143,7 @@ def test_only_keys_pressed_at_the_question_count(
 def test_planted_without_the_look_at_what_waits_typed_words_would_answer(
     terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_waiting", lambda descriptor: b"")
+    monkeypatch.setattr(module, "waiting", lambda descriptor: b"")
     os.write(terminal[0], b"a")
     with key_presses(lambda: False, terminal[1]) as next_key:
         assert next_key() == "a"
