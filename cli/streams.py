@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ..engine.sanitize import sanitize
+from ..engine.sanitize import sanitize_line
 from .failures import output_error
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class Streams:
         """One line for the user on stderr, unless quiet."""
         if not self.quiet:
             with self.aside(), self._side():
-                self.stderr.write(f"{sanitize(line)}\n")
+                self.stderr.write(f"{sanitize_line(line)}\n")
 
     def ask(self, text: str) -> None:
         """Part of a question to the person at the terminal, on stderr, also when quiet: it has to be answered."""
         with self._side():
-            self.stderr.write(sanitize(text))
+            self.stderr.write(sanitize_line(text))
 
     def dim(self, text: str) -> None:
         """Side text on stderr, dim where the terminal can, without a newline of its own, unless quiet."""

@@ -9,6 +9,7 @@ import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,12 @@ def test_nothing_in_it_is_invisible_or_moves_the_cursor() -> None:
     for escape in (r"\u202e", r"\u200b", r"\u001b", r"\r", r"\n", r"\u2028", r"\u00a0"):
         assert escape in shown
     assert visible("é日🙂") == "é日🙂"
+
+
+def test_where_it_comes_from_is_not_turned_round_either() -> None:
+    tool = replace(question(None).tool, origin="nosj.sloot\u202e from tools.json")
+    _, shown = asked("d", replace(question(None), tool=tool))
+    assert r"nosj.sloot\u202e from" in shown
 
 
 def test_lines_about_calls_and_results() -> None:
