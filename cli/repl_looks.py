@@ -8,7 +8,7 @@ from ..engine.messages import Message, user
 from ..engine.stats import total
 from .cache_lines import cache_lines
 from .prompt_lines import id_lines, sent_as, stretches
-from .repl_commands import help_lines
+from .repl_help import help_lines
 from .repl_state import Command, ReplState, counted
 from .stats_line import details, stats_line
 
