@@ -48,7 +48,11 @@ class TestSet:
     def test_alone_it_shows_all(self, home: Path) -> None:
         said = Conversation(home, "/set", "/set xtc_probability 0.5", "/set", "/set temp").said
         for name in FLAGS:
-            assert f"\n{name:<12}  the model’s own\n" in f"\n{said}"
+            assert f"\n{name:<12}  " in f"\n{said}"
+        assert "temp          0.6 (the model’s own)\n" in said
+        assert "top_p         0 (the default)\n" in said
+        assert "repetition_penalty  1.1 (the model’s own)\n" in said
+        assert "seed          another one each time\n" in said
         assert "thinking      as the template has it\n" in said
         assert said.count("xtc_probability  0.5\n") == 2
 
