@@ -83,7 +83,7 @@ class ReplLooks:
             messages = chat.messages[: asked[-1]]
         outlook = chat.outlook(self._state.options, messages)
         if not with_ids:
-            self._state.note(outlook.text)
+            self._state.streams.note_as_it_is(outlook.text)
             return
         cached, ahead = outlook.cached, 0
         last = self._state.requests[-1] if self._state.requests and not words else None
