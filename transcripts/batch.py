@@ -96,14 +96,7 @@ class Batch:
                 if outcome is not None:
                     yield outcome
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        """Whoever listened has had enough: nothing may be left under way."""
-        if self._flights:
-            self._flights.stop()
-        while self._flights:
-            self._flights.next()
+            self._flights.end()
 
     # -- starting ----------------------------------------------------------------------------------------------
 

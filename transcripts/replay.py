@@ -109,7 +109,7 @@ class Replay:
                 if ended is not None:
                     yield from self._take(ended, lanes)
         finally:
-            self._end()
+            self._flights.end()
 
     def _start(self, lanes: Lanes) -> Iterator[Row]:
         """Send what may go now; rows of what can't run."""
@@ -122,13 +122,6 @@ class Replay:
                 continue
             lanes.ended(ready, self._clock.now())
             yield Row(ready, ready.outcome, _unrun(ready))
-
-    def _end(self) -> None:
-        """Whoever listened has had enough: nothing may be left under way."""
-        if self._flights:
-            self._flights.stop()
-        while self._flights:
-            self._flights.next()
 
     def seconds(self) -> float:
         """Since the run began."""
