@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import mlx.core as mx
 
-from ..cache.live import HeldState, LiveCache
 from ..errors import EngineFailed, MlxchatError
 from .admission import Admission, first_free, restore
 from .ahead import AheadRequest
@@ -66,7 +65,7 @@ class EngineLoop:
         lets_go = drop_live or (parallel > 1 and (reuse.store is not None or not reuse.works))
         self._ending = Ending(turns, runner, self.conversations, self.rate, lets_go)
         self._prefiller = Prefiller(turns, runner, gate)
-        self._decoder = Decoder(turns, runner, gate, self._apart, lambda live, before: self._take_back(live, before))
+        self._decoder = Decoder(turns, runner, gate, self._apart)
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
         self._row: list[int] = []  # tokens of the prefill calls that others have waited for
         self._busy: Run | None = None
@@ -246,15 +245,6 @@ class EngineLoop:
         request.events.put(PrefillProgress(position, length, position))
 
     # -- the end of a run --------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _take_back(live: LiveCache, before: HeldState | None) -> None:
-        """Un-feed the end token: only the next prompt shows which end token the template writes."""
-        if before is not None:
-            live.states.append(before)
-        live.trim(live.length - 1)
-        if before is not None:
-            live.states.remove(before)
 
     def _end(self, run: Run) -> None:
         self.active.remove(run)

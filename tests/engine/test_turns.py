@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from mlxchat.cache.live import LiveCache
+from mlxchat.engine.decoding import Decoder
 from mlxchat.engine.events import PrefillProgress
-from mlxchat.engine.loop import EngineLoop
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import RequestOptions, SamplingOptions
 from mlxchat.engine.stops import StopStrings
@@ -97,7 +97,7 @@ def test_the_end_token_is_fed_once(engine: ScriptedEngine) -> None:
 def test_planted_an_end_token_left_in_the_caches_is_seen(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EngineLoop, "_take_back", staticmethod(lambda live, before: None))
+    monkeypatch.setattr(Decoder, "_take_back", staticmethod(lambda live, before: None))
     engine.say("One.", "Two.")
     first = ask(engine.chat(), "Count again.")
     held = engine.engine.call(lambda m: next(reversed(m.loop.sequences.values())).live.ids.tolist())
