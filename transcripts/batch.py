@@ -161,7 +161,7 @@ class Batch:
         if prepared.opening is not None and self._leads.get(prepared.opening) == ended.request.number:
             del self._leads[prepared.opening]  # it may have failed before it had prefilled anything
         if isinstance(event.error, EngineFailed):
-            self._engine.call(lambda machinery: None)  # raises if the engine has ended, for all requests then
+            self._engine.ensure_running()  # the others fail of it too: that ends the run
         return Outcome(line, refused(line, event.error), asked=asked)
 
 

@@ -193,7 +193,7 @@ class Replay:
         if lanes.count == 1:
             raise error
         if isinstance(error, EngineFailed):
-            self._on_engine(lambda machinery: None)  # raises if the engine has ended, for all lanes then
+            self._engine.ensure_running()  # the other lanes fail of it too: that ends the run
         started, end = self._clock.at(ended.sent), self._clock.at(ended.ended)
         yield Row(planned, "failed", _unrun(planned), started_s=started, ended_s=end, failure=error.message)
         for lost in lanes.give_up(planned):
