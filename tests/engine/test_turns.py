@@ -71,7 +71,7 @@ def test_each_turn_prefills_what_is_new(engine: ScriptedEngine) -> None:
 
 def test_planted_a_rewind_that_goes_too_far_is_seen(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveCache, "rows_reach", lambda self, group, position: position <= 8)
-    monkeypatch.setattr("mlxchat.cache.planner.Coverage.covers", lambda self, position: position <= 8)
+    monkeypatch.setattr("mlxchat.cache.coverage.Coverage.covers", lambda self, position: position <= 8)
     engine.say(THOUGHT)
     chat = engine.chat(LONG)
     turns = [ask(chat, text) for text in ("And the capital?", "Is it so?")]
