@@ -26,7 +26,7 @@ from mlxchat.cache.planner import Planner
 from mlxchat.cache.restore import restore
 from mlxchat.cache.store import Store
 from mlxchat.cache.trie import SequenceTrie
-from restore import NAMESPACE, SHAPES, fed
+from restore import NAMESPACE, SHAPES, fed, opened
 
 RUNS = 5
 
@@ -87,7 +87,7 @@ def by_length(layout: str, lengths: list[int], folder: Path) -> list[Row]:
     """One conversation, longer and longer."""
     rows = []
     for tokens in lengths:
-        store, trie = Store(folder, NAMESPACE, 64 * 2**30, 2**30, print), SequenceTrie()
+        store, trie = opened(SHAPES[layout], folder, 64 * 2**30), SequenceTrie()
         live, _ = fed(SHAPES[layout], tokens, store)
         ids = np.array(live.ids)
         trie.add(ids)
@@ -102,7 +102,7 @@ def by_length(layout: str, lengths: list[int], folder: Path) -> list[Row]:
 def by_number(layout: str, numbers: list[int], folder: Path) -> list[Row]:
     """More and more conversations that begin with the same 1,024 tokens."""
     rows = []
-    store, trie = Store(folder, NAMESPACE, 64 * 2**30, 2**30, print), SequenceTrie()
+    store, trie = opened(SHAPES[layout], folder, 64 * 2**30), SequenceTrie()
     rng = np.random.default_rng(1)
     made = 0
     for wanted in numbers:

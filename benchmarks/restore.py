@@ -44,6 +44,7 @@ from mlxchat.cache.reader import ALONE_BYTES, MOST_THREADS
 from mlxchat.cache.restore import restore
 from mlxchat.cache.store import Store
 from mlxchat.cache.window import use_window_caches
+from mlxchat.engine.cache_setup import reaches_of
 
 CHUNK = 8 * 2**20
 NAMESPACE = bytes(32)
@@ -72,6 +73,11 @@ SHAPES = {
     "qwen3.5-27b": Shape((16, 4, 256), recurrent=48, heads=48),
     "gemma4-31b": Shape((10, 4, 512), (50, 16, 256), 1024),
 }
+
+
+def opened(shape: Shape, folder: Path, budget: int = 16 * 2**30) -> Store:
+    """A store that knows, as the program's own does, how much of each group a position needs."""
+    return Store(folder, NAMESPACE, budget, 2**30, print, reaches=reaches_of(Layout.of(shape.caches())))
 
 
 def rows(heads: int, count: int, width: int, seed: int) -> mx.array:
@@ -194,7 +200,7 @@ def geometric(ratios: list[float]) -> float:
 
 def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
     """One layout at one length."""
-    shape, open_store = SHAPES[name], lambda: Store(folder, NAMESPACE, 16 * 2**30, 2**30, print)
+    shape = SHAPES[name]
     ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
     speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
 
@@ -202,7 +208,7 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
         ratios[kind].append(plain / ours)
         speeds[kind].append(nbytes / ours)
 
-    store = open_store()
+    store = opened(shape, folder)
     live, written = fed(shape, tokens, store)
     store.drain()
     planner, ids, keys = Planner(store, live.layout), np.array(live.ids), list(live.chain.keys)
@@ -224,7 +230,7 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
         note("cold", nbytes, plain, timed(restoring))
     store.close()
     for _ in range(runs):
-        ours, nbytes_out = write_all(live, open_store())
+        ours, nbytes_out = write_all(live, opened(shape, folder))
         note("write", nbytes_out, write_plainly(folder, nbytes_out), ours)
     row: dict[str, Any] = {"layout": name, "tokens": tokens, "bytes_read": nbytes, "bytes_written": written}
     for kind, values in ratios.items():

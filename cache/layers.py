@@ -258,10 +258,8 @@ def row_bytes(tensor: mx.array) -> Bytes:
 
 
 def empty_rows(dtype: str, heads: int, capacity: int, width: int) -> mx.array:
-    """A zeroed, evaluated row buffer [1, heads, capacity, width]."""
-    buffer = mx.zeros((1, heads, capacity, width), DTYPES[dtype])
-    mx.eval(buffer)
-    return buffer
+    """A zeroed row buffer [1, heads, capacity, width], lazy: evaluate many at once."""
+    return mx.zeros((1, heads, capacity, width), DTYPES[dtype])
 
 
 def pending_arrays(caches: list[Any]) -> list[mx.array]:

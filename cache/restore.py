@@ -26,7 +26,7 @@ class OutOfMemory(Exception):
 
 @dataclass
 class Buffers:
-    """The new row buffers of one group: tensor name → (array, host view [heads, capacity, bytes per row])."""
+    """The new row buffers of one group: tensor name → array, and its host view once it is evaluated (`open`)."""
 
     group: RowGroup
     first: int
@@ -35,13 +35,16 @@ class Buffers:
 
     @classmethod
     def allocate(cls, group: RowGroup, entry: Entry, first: int, capacity: int) -> Buffers:
-        """Zeroed buffers of `capacity` rows, shaped as the record's tensors are."""
+        """Zeroed buffers of `capacity` rows, shaped as the record's tensors are, lazy."""
         made = cls(group, first)
         for spec in entry.header.tensors:
             heads, _, width = spec.shape
             made.arrays[spec.name] = empty_rows(spec.dtype, heads, capacity, width)
-            made.views[spec.name] = row_bytes(made.arrays[spec.name])
         return made
+
+    def open(self) -> None:
+        """Look at the arrays' bytes, [heads, capacity, bytes per row]. They have been evaluated."""
+        self.views = {name: row_bytes(array) for name, array in self.arrays.items()}
 
     def sink(self, piece: Piece) -> Sink:
         """Takes the piece's rows out of a record; runs on the reader thread, which knows no MLX."""
@@ -107,11 +110,10 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
     buffers can't be had, before anything is read.
     """
     try:
-        made = _allocated([group for group in live.layout.rows if plan.rows[group.name]], plan, room)
+        made, state = _allocated([group for group in live.layout.rows if plan.rows[group.name]], plan, room)
         jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
-        state: dict[str, mx.array] = {}
         if plan.state is not None:
-            jobs.append((plan.state, _state_sink(plan.state, state)))
+            jobs.append((plan.state, _state_sink(state)))
         if jobs and store.read(jobs):
             return False, 0
     finally:
@@ -120,9 +122,16 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
     return True, sum(entry.nbytes for entry in plan.entries)
 
 
-def _allocated(groups: list[RowGroup], plan: Plan, room: int) -> list[Buffers]:
+def _allocated(groups: list[RowGroup], plan: Plan, room: int) -> tuple[list[Buffers], dict[str, mx.array]]:
+    """What the records go into, all of it cleared by one evaluation: the groups' buffers, and the state's tensors."""
     try:
-        return [_group_buffers(group, plan, room) for group in groups]
+        made = [_group_buffers(group, plan, room) for group in groups]
+        specs = () if plan.state is None else plan.state.header.tensors
+        state = {spec.name: mx.zeros(spec.shape, DTYPES[spec.dtype]) for spec in specs}
+        mx.eval([buffers.arrays for buffers in made], state)
+        for buffers in made:
+            buffers.open()
+        return made, state
     except (MemoryError, RuntimeError) as error:  # what was free when it was asked is not any more
         raise OutOfMemory(str(error)) from error
 
@@ -163,15 +172,12 @@ def _group_buffers(group: RowGroup, plan: Plan, room: int) -> Buffers:
     return Buffers.allocate(group, pieces[0].entry, first, _capacity(group, first, plan.position, room))
 
 
-def _state_sink(entry: Entry, out: dict[str, mx.array]) -> Sink:
-    """State tensors are allocated here, on the engine thread, and filled on the reader's."""
-    views: dict[str, Bytes] = {}
-    for spec in entry.header.tensors:
-        array = mx.zeros(spec.shape, DTYPES[spec.dtype])
-        mx.eval(array)
-        out[spec.name] = array
-        views[spec.name] = np.frombuffer(host_view(array), np.uint8) if spec.nbytes else np.empty(0, np.uint8)
-
+def _state_sink(state: dict[str, mx.array]) -> Sink:
+    """Fills the tensors, which were allocated on the engine thread, on the reader's."""
+    views = {
+        name: np.frombuffer(host_view(array), np.uint8) if array.nbytes else np.empty(0, np.uint8)
+        for name, array in state.items()
+    }
     return StateSink(views)
 
 

@@ -248,8 +248,8 @@ def test_a_second_copy_would_be_noticed(stored: Any, monkeypatch: pytest.MonkeyP
     kept: list[bytes] = []
     real = restore._state_sink
 
-    def hoarding(entry: Any, out: Any) -> Any:
-        sink = real(entry, out)
+    def hoarding(state: Any) -> Any:
+        sink = real(state)
         return lambda tensors: (kept.extend(bytes(view) for view in tensors.values()), sink(tensors))
 
     monkeypatch.setattr(restore, "_state_sink", hoarding)

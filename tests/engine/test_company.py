@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mlxchat.cache.together import RowsTogether
+from mlxchat.cache.together import RowsTogether, StatesTogether
 from mlxchat.engine.events import ReasoningDelta, TextDelta, TurnDone
 from mlxchat.engine.messages import Message, user
 from mlxchat.engine.options import CacheOptions
@@ -104,11 +104,18 @@ def test_nobody_hears_of_anybody_in_long_chats(engines: tuple[ScriptedEngine, Sc
     assert report.evictions > 0
 
 
-def test_planted_a_neighbours_newest_row_is_seen(
+def test_planted_what_a_neighbour_just_left_is_seen(
     engines: tuple[ScriptedEngine, ScriptedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = RowsTogether.update_and_fetch
+    """Rows and states go to the next sequence's caches. With qwen3_5, rows alone change no token of these chats."""
+    append, scatter = RowsTogether.update_and_fetch, StatesTogether.scatter
+
+    def crossed(self: StatesTogether) -> None:
+        self.whole.cache = [None if array is None else array[::-1] for array in self.whole.cache]
+        scatter(self)
+
     monkeypatch.setattr(
-        RowsTogether, "update_and_fetch", lambda self, keys, values: real(self, keys[::-1], values[::-1])
+        RowsTogether, "update_and_fetch", lambda self, keys, values: append(self, keys[::-1], values[::-1])
     )
+    monkeypatch.setattr(StatesTogether, "scatter", crossed)
     assert not all(company(*engines, turns=1, seed=3))
