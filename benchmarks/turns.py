@@ -2,7 +2,7 @@
 
     python benchmarks/turns.py [--model smollm2] [--turns 20] [--think 40] [--answer 60] [--seconds 30]
 
-The same messages go through three conversations: `none` works ahead of nothing, `idle` gets time to read before each
+Messages of one kind go through three conversations: `none` works ahead of nothing, `idle` gets time to read before each
 message, `typed` also gets the message eight words at a time. Prints a table, then JSON.
 """
 
@@ -53,7 +53,8 @@ class Turn:
 
 def converse(engine: Engine, way: str, args: argparse.Namespace) -> list[Turn]:
     """One conversation, turn by turn."""
-    chat, rng, turns = Chat(engine, SYSTEM), random.Random(7), []
+    # Words of its own: what another way said is stored, and would be found.
+    chat, rng, turns = Chat(engine, SYSTEM), random.Random(way), []
     sampling = SamplingOptions(temp=0, max_tokens=args.think + args.answer)
     options = RequestOptions(sampling, ThinkingOptions(budget=args.think))
     for _ in range(args.turns):
