@@ -87,6 +87,10 @@ class Engine:
         self._inbox.put(task)
         return task.result.result()
 
+    def ensure_running(self) -> None:
+        """Raise EngineFailed if the engine has ended: whatever failed then is no fault of a request."""
+        self.call(lambda machinery: None)
+
     def forget(self, conversation: str) -> int:
         """Delete a conversation's KV, in memory and on disk, but for what others use; how many records that was.
 
