@@ -87,6 +87,15 @@ class EngineLoop:
         for request in refused:
             give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
 
+    def break_off(self, error: Exception) -> None:
+        """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
+        ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
+        self.active.clear()
+        self.waiting.clear()
+        self._ahead.drop()
+        for request, partial in ended:
+            give_up(request, error, partial)
+
     # -- between requests --------------------------------------------------------------------------------------
 
     @property
