@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 PANEL, HEIGHT, GAP = 250, 170, 62
-LEFT, TOP = 60, 44
+LEFT, TOP = 60, 70
 MIB: Final = 1 << 20
 COLOURS: Final = ("#2563eb", "#d97706")
 Curve = tuple[str, list[tuple[float, float]]]
@@ -38,7 +38,7 @@ def picture(rows: Sequence[dict[str, Any]], layout: str) -> str:
             curves = [(label, [(row[along], row[key] / scale) for row in found]) for label, key, scale in series]
             x, y = LEFT + column * (PANEL + GAP), TOP + line * (HEIGHT + 2 * GAP)
             parts += panel(x, y, unit, name, curves)
-    width, height = LEFT + 3 * (PANEL + GAP), TOP + 2 * (HEIGHT + 2 * GAP)
+    width, height = LEFT + 3 * (PANEL + GAP), TOP + 2 * (HEIGHT + 2 * GAP) - GAP
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
         f'<rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}</svg>\n'
@@ -48,8 +48,7 @@ def picture(rows: Sequence[dict[str, Any]], layout: str) -> str:
 def panel(x: float, y: float, unit: str, along: str, curves: Sequence[Curve]) -> list[str]:
     """One diagram with its axes, from its upper left corner."""
     points = [point for _, curve in curves for point in curve]
-    right = (floor(log10(min(p[0] for p in points))), ceil(log10(max(p[0] for p in points)) + 1e-9))
-    up = (floor(log10(min(p[1] for p in points))), ceil(log10(max(p[1] for p in points)) + 1e-9))
+    right, up = powers([a for a, _ in points]), powers([b for _, b in points])
 
     def across(value: float) -> float:
         return x + PANEL * (log10(value) - right[0]) / (right[1] - right[0])
@@ -71,6 +70,12 @@ def panel(x: float, y: float, unit: str, along: str, curves: Sequence[Curve]) ->
         parts += [f'<circle cx="{across(a):.1f}" cy="{above(b):.1f}" r="3" fill="{colour}"/>' for a, b in curve]
         parts.append(text(x + PANEL, y - 8 - 14 * (len(curves) - 1 - number), label, 12, "end", colour))
     return parts
+
+
+def powers(values: Sequence[float]) -> tuple[int, int]:
+    """The powers of ten that an axis for these values begins and ends with."""
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    return low, max(high, low + 1)
 
 
 def line(x: float, y: float, to_x: float, to_y: float) -> str:

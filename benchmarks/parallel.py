@@ -115,7 +115,7 @@ def prompts(model: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
     for name, cache in (("with", CacheOptions(directory=work / "kv")), ("without", CacheOptions(enabled=False))):
         engine = Engine.start(EngineOptions(model, cache=cache, parallel=4), print)
         answer(engine, [say(rng, 12)] * 4, 4)
-        texts = [say(rng, args.tokens * 9 // 10) for _ in range(4)]  # random words are a token each, and some are two
+        texts = [say(rng, args.tokens - 10) for _ in range(4)]  # a word is a token to Gemma; the template adds ten
         held: list[int] = []
         loaded = engine.call(lambda machinery, held=held: note_sizes(machinery, held))
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Which waiting request may begin, whether its KV fits in memory beside the active ones, and where it begins."""
+"""Which waiting request may begin, and whether its KV fits in memory beside the active ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from .events import Notice
 from .kv_shape import CacheShape
 from .request import Request, Run
 from .restorer import HEADROOM
-from .runner import CallLog
 
 _MIB = 1024 * 1024
 
@@ -18,20 +17,6 @@ def first_free(waiting: Iterable[Request], active: Iterable[Run]) -> Request | N
     """The oldest request whose conversation has none before it: those of one conversation run in order."""
     taken = {run.request.conversation for run in active}
     return next((request for request in waiting if request.conversation not in taken), None)
-
-
-def restore(run: Run, log: CallLog) -> int:
-    """Put the run's sequence as far along its prompt as it can be; returns that position."""
-    request, sequence, stats = run.request, run.sequence, run.stats
-    pictures = run.prompt.pictures
-    stats.divergence = sequence.divergence(run.prompt.elements, request.messages, pictures)
-    stats.image_tokens = sum(span.image.tokens for span in pictures)
-    run.changed, run.fed_before = sequence.what_changed(request.options, request.messages), sequence.repeated
-    live = run.reuse.begin(sequence, run.prompt.elements, stats, pictures)
-    if live.length and sequence.number:
-        restored = run.prompt.ids[: live.length].tolist()
-        log.add(request.number, sequence.number, 0, restored, pictures, restored=stats.restore_kind)
-    return live.length
 
 
 class Admission:

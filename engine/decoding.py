@@ -20,7 +20,6 @@ CLEAR_EVERY = 256  # decoded tokens between two mx.clear_cache calls, as mlx-lm 
 
 Apart = Callable[[Run], AbstractContextManager[None]]
 """Around what concerns one run: an exception ends that run, not the others."""
-TakeBack = Callable[[LiveCache, HeldState | None], None]
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,13 @@ class Next:
 
 
 class Decoder:
-    """Engine thread only.
+    """Engine thread only."""
 
-    take_back   un-feeds the newest id of a sequence
-    """
-
-    def __init__(self, turns: TurnBuilder, runner: ModelRunner, gate: Gate, apart: Apart, take_back: TakeBack) -> None:
+    def __init__(self, turns: TurnBuilder, runner: ModelRunner, gate: Gate, apart: Apart) -> None:
         self._turns = turns
         self._runner = runner
         self._gate = gate
         self._apart = apart
-        self._take_back = take_back
 
     def step(self, runs: Sequence[Run]) -> None:
         """Read the ids drawn last, with the call that feeds them already under way, and draw the next ones."""
@@ -149,6 +144,15 @@ class Decoder:
             live.append([token])
             self._record(run)
         self._turns.close_at_budget(run)
+
+    @staticmethod
+    def _take_back(live: LiveCache, before: HeldState | None) -> None:
+        """Un-feed the end token: only the next prompt shows which end token the template writes."""
+        if before is not None:
+            live.states.append(before)
+        live.trim(live.length - 1)
+        if before is not None:
+            live.states.remove(before)
 
     def _take_recorded(self, one: Next) -> None:
         assert one.known is not None

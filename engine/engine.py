@@ -36,6 +36,16 @@ class _Task:
     result: Future[object]
 
 
+def _refuse(item: Request | AheadRequest | _Task) -> None:
+    """Tell whoever waits for it that it will not be done."""
+    if isinstance(item, Request):
+        item.events.put(TurnFailed(_stopped(), ""))
+    elif isinstance(item, AheadRequest):
+        item.done.set()
+    else:
+        item.result.set_exception(_stopped())
+
+
 class Engine:
     """A loaded model on its own thread. Any thread may call these methods.
 
@@ -48,6 +58,7 @@ class Engine:
     def __init__(self, options: EngineOptions, on_notice: Callable[[str], None]) -> None:
         self._inbox: queue.SimpleQueue[Request | AheadRequest | _Task | None] = queue.SimpleQueue()
         self._ready: Future[EngineInfo] = Future()
+        self._takes = threading.Lock()  # held to put something into the inbox, and to end that
         self._closed = False
         self._thread = threading.Thread(target=self._run, args=(options, on_notice), name="engine", daemon=True)
 
@@ -64,17 +75,11 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Queue a request; its events end with TurnDone or TurnFailed."""
-        if self._closed or not self._thread.is_alive():
-            request.events.put(TurnFailed(_stopped(), ""))
-        else:
-            self._inbox.put(request)
+        self._put(request)
 
     def prepare(self, request: AheadRequest) -> None:
         """Queue work for a request that hasn't come yet; it gives way to every request."""
-        if self._closed or not self._thread.is_alive():
-            request.done.set()
-        else:
-            self._inbox.put(request)
+        self._put(request)
 
     def call(self, work: Callable[[Machinery], object]) -> object:
         """Run `work` on the engine thread between two steps and return its result. Raises what `work` raises.
@@ -82,10 +87,20 @@ class Engine:
         EngineFailed once the engine is closed.
         """
         task = _Task(work, Future())
-        if self._closed or not self._thread.is_alive():
-            raise _stopped()
-        self._inbox.put(task)
+        self._put(task)
         return task.result.result()
+
+    def _put(self, item: Request | AheadRequest | _Task) -> None:
+        """Into the inbox, from which everything is answered; refused once nothing is taken any more."""
+        with self._takes:
+            if not self._closed:
+                self._inbox.put(item)
+                return
+        _refuse(item)
+
+    def ensure_running(self) -> None:
+        """Raise EngineFailed if the engine has ended: whatever failed then is no fault of a request."""
+        self.call(lambda machinery: None)
 
     def forget(self, conversation: str) -> int:
         """Delete a conversation's KV, in memory and on disk, but for what others use; how many records that was.
@@ -100,10 +115,10 @@ class Engine:
 
     def close(self) -> None:
         """End the running request as if it were stopped, free the model and the cache file, end the thread."""
-        if not self._closed:
+        with self._takes:
             self._closed = True
             self._inbox.put(None)
-            self._thread.join()
+        self._thread.join()
 
     # -- the engine thread -------------------------------------------------------------------------------------
 
@@ -114,11 +129,30 @@ class Engine:
             release_streams()
             self._ready.set_exception(error)
             return
-        with machinery.running():
-            self._ready.set_result(machinery.info)
+        try:
+            with machinery.running():
+                self._ready.set_result(machinery.info)
+                self._serve(machinery)
+        finally:
+            self._refuse_all()
+
+    def _serve(self, machinery: Machinery) -> None:
+        """Step until the engine is closed, or until something fails for which no run is to blame."""
+        try:
             while self._take(machinery):
                 machinery.loop.step()
             machinery.loop.shut()
+        except Exception as error:
+            machinery.loop.break_off(error)
+
+    def _refuse_all(self) -> None:
+        """Nothing is taken any more, and what came too late is told so."""
+        with self._takes:
+            self._closed = True
+        while not self._inbox.empty():
+            item = self._inbox.get()
+            if item is not None:
+                _refuse(item)
 
     def _take(self, machinery: Machinery) -> bool:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MlxchatError, ModelIncomplete, ModelUnsupported
+from ..errors import ModelUnsupported
 from . import backend, guard, models, vision_loader
 from .adapter import Adapter, apply_adapter
 from .image_reader import ImageReader
 from .kv_shape import cache_shape, context_limit, text_config
+from .library_calls import named_errors, quiet
 from .models import ModelFolder
 from .vision_kind import has_vision
 from .weights import WeightFile, fingerprint, read_header
@@ -79,7 +76,7 @@ def load(folder: ModelFolder, *, expected_tokens: int = EXPECTED_TOKENS, adapter
         if adapter is not None:
             raise ModelUnsupported(f"--adapter is for text models, and {folder.name} sees pictures", "leave it out")
     processor, no_processor = None, ""
-    with _quiet(), guard.view(folder) as shown, _named_errors(folder, "mlx-vlm" if is_vision else "mlx-lm"):
+    with quiet(), guard.view(folder) as shown, named_errors(folder.name, "mlx-vlm" if is_vision else "mlx-lm"):
         if is_vision:
             model, config = vision_loader.load_vision_model(shown)
             processor, no_processor = vision_loader.load_processor(shown)
@@ -115,7 +112,7 @@ def load_tokenizer(folder: ModelFolder) -> tuple[Any, dict[str, Any]]:
     Raises ModelIncomplete, ModelUnsupported or ModelRefused.
     """
     config = guard.check_code(folder)
-    with _quiet(), guard.view(folder) as shown, _named_errors(folder):
+    with quiet(), guard.view(folder) as shown, named_errors(folder.name, "mlx-lm"):
         return _load_tokenizer(shown, config), config
 
 
@@ -124,7 +121,7 @@ def image_reader_of(folder: ModelFolder, config: dict[str, Any], tokenizer: Any)
     placeholder = config.get("image_token_id", config.get("image_token_index"))
     if not has_vision(config) or not guard.is_vision_architecture(config) or not isinstance(placeholder, int):
         return None
-    with _quiet(), guard.view(folder) as shown:
+    with quiet(), guard.view(folder) as shown:
         processor, _ = vision_loader.load_processor(shown)
     return ImageReader(processor, tokenizer, placeholder) if processor is not None else None
 
@@ -203,53 +200,3 @@ def _parameter_bytes(model: Any) -> int:
     from mlx.utils import tree_flatten
 
     return sum(int(array.nbytes) for _, array in tree_flatten(model.parameters()))
-
-
-@contextlib.contextmanager
-def _named_errors(folder: ModelFolder, library: str = "mlx-lm") -> Iterator[None]:
-    """Turn what the libraries raise for a folder that doesn't fit together into one of our lines."""
-    try:
-        yield
-    except MlxchatError:
-        raise
-    except SystemExit as error:  # mlx-lm's olmo exits where a package of its own is absent
-        raise ModelUnsupported(
-            f"{folder.name} needs a package that isn't installed", "use another conversion of it, or another model"
-        ) from error
-    except (KeyError, TypeError, AttributeError, NotImplementedError, ImportError) as error:
-        raise ModelUnsupported(
-            f"{folder.name} can't be built by {library}: {_first_line(error)}", "another conversion of it may work"
-        ) from error
-    except (ValueError, OSError, RuntimeError) as error:
-        raise ModelIncomplete(
-            f"{folder.name} can't be loaded: {_first_line(error)}", "fetch the model again, or another conversion"
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0][:200] if text else type(error).__name__
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the libraries' warnings, advice and bars off the terminal."""
-    for name, value in (
-        ("TRANSFORMERS_VERBOSITY", "error"),
-        ("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1"),
-        ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
-        ("HF_HUB_DISABLE_TELEMETRY", "1"),
-        ("TOKENIZERS_PARALLELISM", "false"),
-    ):
-        os.environ.setdefault(name, value)
-    names = ("transformers", "huggingface_hub", "mlx_lm", "mlx_vlm")
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)

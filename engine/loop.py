@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import mlx.core as mx
-
-from ..cache.live import HeldState, LiveCache
 from ..errors import EngineFailed, MlxchatError
-from .admission import Admission, first_free, restore
+from .admission import Admission, first_free
 from .ahead import AheadRequest
+from .beginning import Beginning
 from .conversations import Conversations
-from .cuts import calls, cuts
 from .decoding import Decoder
 from .ending import Ending, give_up
-from .events import PrefillProgress
 from .hit_rate import HitRate
 from .prefilling import Prefiller
 from .preparation import Preparation
 from .request import Request, Run
 from .reuse import Reuse
-from .runner import UNLOGGED, ModelRunner
+from .runner import ModelRunner
 from .scripted import Gate
-from .sequence import Sequence
 from .turn import TurnBuilder
 
 _TICK_S = 30.0
@@ -64,9 +58,10 @@ class EngineLoop:
         self._together = together
         # What is finished holds nothing beside what is active, unless nothing could bring it back.
         lets_go = drop_live or (parallel > 1 and (reuse.store is not None or not reuse.works))
+        self._beginning = Beginning(turns, runner, self.conversations, reuse)
         self._ending = Ending(turns, runner, self.conversations, self.rate, lets_go)
         self._prefiller = Prefiller(turns, runner, gate)
-        self._decoder = Decoder(turns, runner, gate, self._apart, lambda live, before: self._take_back(live, before))
+        self._decoder = Decoder(turns, runner, gate, self._apart)
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
         self._row: list[int] = []  # tokens of the prefill calls that others have waited for
         self._busy: Run | None = None
@@ -91,6 +86,15 @@ class EngineLoop:
         self._ahead.drop()
         for request in refused:
             give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
+
+    def break_off(self, error: Exception) -> None:
+        """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
+        ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
+        self.active.clear()
+        self.waiting.clear()
+        self._ahead.drop()
+        for request, partial in ended:
+            give_up(request, error, partial)
 
     # -- between requests --------------------------------------------------------------------------------------
 
@@ -201,60 +205,20 @@ class EngineLoop:
             return
         self._ahead.drop()
         try:
-            run = self._admission.rendered(request) or self._start(request)
+            run = self._admission.rendered(request) or self._beginning.render(request, self.active)
             if not request.cancelled.is_set() and self._admission.holds_back(run, self.active):
                 return
             self.waiting.remove(request)
-            self._admit(run)
+            self._beginning.restore(run, self.active)
             self.active.append(run)
         except Exception as error:
             if request in self.waiting:
                 self.waiting.remove(request)
             if not isinstance(error, MlxchatError):  # ours come before anything is touched; others may leave a mess
-                self.reuse.abandon(self._sequence(request))
+                self._beginning.abandon(request)
             give_up(request, error, "")
 
-    def _sequence(self, request: Request) -> Sequence:
-        if request.uncached:
-            return Sequence(UNLOGGED, date=request.day)
-        return self.conversations.of(request.conversation, request.day)
-
-    def _start(self, request: Request) -> Run:
-        """Render."""
-        if not self.active:
-            mx.reset_peak_memory()
-        for run in self.active:
-            self.conversations.rest(run.sequence)
-        self.conversations.expire()
-        return self._turns.start(
-            request, self._sequence(request), self.reuse.apart() if request.uncached else self.reuse
-        )
-
-    def _admit(self, run: Run) -> None:
-        """Restore, and lay out the calls."""
-        request, sequence = run.request, run.sequence
-        if not request.uncached:
-            self.conversations.leave_all_but(sequence, *(other.sequence for other in self.active))
-        position = restore(run, self._runner.log)
-        self._turns.note_prompt(run)
-        self._turns.close_at_budget(run)
-        length = len(run.prompt.ids)
-        whole = run.prompt.pictures if self._turns.whole_pictures else ()
-        ends = cuts(length, (mark.position for mark in run.prompt.marks), whole=whole)
-        run.calls.extend(calls(position, ends))
-        run.prefill_started = time.perf_counter()
-        request.events.put(PrefillProgress(position, length, position))
-
     # -- the end of a run --------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _take_back(live: LiveCache, before: HeldState | None) -> None:
-        """Un-feed the end token: only the next prompt shows which end token the template writes."""
-        if before is not None:
-            live.states.append(before)
-        live.trim(live.length - 1)
-        if before is not None:
-            live.states.remove(before)
 
     def _end(self, run: Run) -> None:
         self.active.remove(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,10 +61,6 @@ class Markers:
         close = self.reasoning[0][1]
         # Gemma's answer begins right behind the marker
         return f"\n{close}" if close == "<channel|>" else f"\n{close}\n\n"
-
-    def without_tools(self) -> Markers:
-        """The same, blind to tool calls (for requests that offer no tools)."""
-        return replace(self, tool=None)
 
 
 def markers_for(tokenizer: TokenizerWrapper, template_source: str | None) -> Markers:

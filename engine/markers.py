@@ -150,7 +150,7 @@ class MarkerParser:
     def _cross(self, marker: str, out: list[Segment]) -> None:
         """Change state at a marker, whose first character is at `_offset`."""
         if self._markers.harmony:
-            self._cross_harmony(marker, out)
+            self._cross_harmony(out)
         elif self.state == "tool":
             out += self._tool_segment(marker, closed=True)
             self.state = "text"
@@ -165,7 +165,7 @@ class MarkerParser:
                 self._close, self.state, self._skip_space = closing, "reasoning", True
                 self.blocks += 1
 
-    def _cross_harmony(self, marker: str, out: list[Segment]) -> None:
+    def _cross_harmony(self, out: list[Segment]) -> None:
         if self.state != "header":
             if self.state == "tool":
                 out += self._tool_segment("", closed=True)

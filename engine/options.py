@@ -89,7 +89,6 @@ class EngineOptions:
     template: str | None = None
     offline: bool = False
     cache: CacheOptions = CacheOptions()
-    prefill_step: int = 2048
     kv_quantization: KVQuantization | None = None
     parallel: int = 1
     adapter: str | None = None

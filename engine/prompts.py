@@ -39,7 +39,7 @@ class PromptRenderer:
     """Renders requests for one model with one template.
 
     template        Jinja text; None: the tokenizer's own
-    label           what to call the template in an error
+    label           what to call the template
     recent_turns    how many earlier user turns get a past_stable mark
     images          lays pictures out; None for a model that sees none
     Raises TemplateError if there is no template.
@@ -54,6 +54,7 @@ class PromptRenderer:
         recent_turns: int = 8,
         images: ImageReader | None = None,
     ) -> None:
+        self.label = label
         self._template = ChatTemplate(tokenizer, template, label)
         source = self._template.source()
         self.markers = markers_for(tokenizer, source)

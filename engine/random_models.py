@@ -68,6 +68,13 @@ def build(model_type: str, seed: int = 0) -> Any:
     config = {"model_type": model_type, "architectures": ["Random"], **CONFIGS[model_type]}
     model_class, args_class = _get_classes(config)
     model = model_class(args_class.from_dict(config))
+    draw_weights(model, model_type, seed)
+    model.eval()
+    return model
+
+
+def draw_weights(model: Any, model_type: str, seed: int) -> None:
+    """Set every float weight of a module to float32 noise around 0; around 1 for norms whose model adds no 1 itself."""
     mx.random.seed(seed)
     drawn = []
     for name, value in tree_flatten(model.parameters()):
@@ -77,6 +84,4 @@ def build(model_type: str, seed: int = 0) -> Any:
             value = (1 + noise if scales else noise).astype(mx.float32)
         drawn.append((name, value))
     model.load_weights(drawn)
-    model.eval()
     mx.eval(model.parameters())
-    return model

@@ -171,18 +171,8 @@ class Reuse:
             sequence.advance.cost.checkpoint_bytes += written
 
     def _adopt(self, sequence: Conversation, advance: Advance, position: int, stats: RequestStats) -> None:
-        """The request goes on where the work ahead of it ended: its restore and its tokens are told apart."""
-        assert sequence.live is not None
-        cost = advance.cost
-        stats.idle_prefill_tokens = min(position, advance.open) - advance.start
-        stats.typeahead_prefill_tokens = max(0, position - max(advance.open, advance.start))
-        stats.restore_kind = cost.restore_kind
-        stats.restore_ms, stats.restore_bytes = cost.restore_ms, cost.restore_bytes
-        stats.cached_disk_tokens = cost.cached_disk_tokens
-        stats.cached_live_tokens = advance.start - cost.cached_disk_tokens
-        stats.checkpoint_bytes += cost.checkpoint_bytes
-        stats.images_encoded += cost.images_encoded
-        stats.image_features_reused += cost.image_features_reused
+        """The request goes on where the work ahead of it ended: what was typed is written now."""
+        advance.tell(stats, position)
         if stats.typeahead_prefill_tokens:
             stats.checkpoint_bytes += self._checkpoints.adopted(sequence, advance.open, position)
 

@@ -38,6 +38,19 @@ class Advance:
     open: int
     cost: RequestStats
 
+    def tell(self, stats: RequestStats, position: int) -> None:
+        """Fill in what it was worth to a request that goes on from `position`, past `start`: tokens are told apart."""
+        cost = self.cost
+        stats.idle_prefill_tokens = min(position, self.open) - self.start
+        stats.typeahead_prefill_tokens = max(0, position - max(self.open, self.start))
+        stats.restore_kind = cost.restore_kind
+        stats.restore_ms, stats.restore_bytes = cost.restore_ms, cost.restore_bytes
+        stats.cached_disk_tokens = cost.cached_disk_tokens
+        stats.cached_live_tokens = self.start - cost.cached_disk_tokens
+        stats.checkpoint_bytes += cost.checkpoint_bytes
+        stats.images_encoded += cost.images_encoded
+        stats.image_features_reused += cost.image_features_reused
+
 
 @dataclass
 class Sequence:

@@ -142,21 +142,25 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
         if vision is not None:
             vision.between = loop.let_others_decode
     loop.conversations.ttl = options.cache.ttl
+    info = _info(options, model, renderer, reuse)
+    return Machinery(info, model, renderer, runner, loop, reuse.store)
+
+
+def _info(options: EngineOptions, model: LoadedModel, renderer: PromptRenderer, reuse: Reuse) -> EngineInfo:
     directory = directory_of(options.cache) if reuse.store is not None else None
-    info = EngineInfo(
+    return EngineInfo(
         model=model.name,
         context_limit=model.context_limit,
-        template=label,
+        template=renderer.label,
         reasoning=renderer.markers.has_reasoning,
         tools=renderer.markers.has_tools,
-        vision=reader is not None and reader.works,
+        vision=renderer.images is not None and renderer.images.works,
         reuse=reuse.works,
         cache_directory=str(directory) if directory is not None else None,
         cache_in_memory=directory is not None and is_memory_backed(directory),
         cache_kept=reuse.store is not None and reuse.store.is_kept,
-        adapter=None if adapter is None else adapter.path,
+        adapter=None if model.adapter is None else model.adapter.path,
     )
-    return Machinery(info, model, renderer, runner, loop, reuse.store)
 
 
 def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> VisionModel:
@@ -167,7 +171,6 @@ def _vision(model: LoadedModel, reader: ImageReader | None, reuse: Reuse) -> Vis
 
 def _reuse(options: EngineOptions, model: LoadedModel, on_notice: Callable[[str], None]) -> Reuse:
     """The store of this model's namespace, or less, with one line that says why."""
-
     language = model.model.language_model if model.is_vision else model.model
     whole = model.is_vision and sees_whole_pictures(model.model)
     make_caches = FreshCaches(language, options.kv_quantization, whole)

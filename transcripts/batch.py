@@ -96,14 +96,7 @@ class Batch:
                 if outcome is not None:
                     yield outcome
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        """Whoever listened has had enough: nothing may be left under way."""
-        if self._flights:
-            self._flights.stop()
-        while self._flights:
-            self._flights.next()
+            self._flights.end()
 
     # -- starting ----------------------------------------------------------------------------------------------
 
@@ -168,7 +161,7 @@ class Batch:
         if prepared.opening is not None and self._leads.get(prepared.opening) == ended.request.number:
             del self._leads[prepared.opening]  # it may have failed before it had prefilled anything
         if isinstance(event.error, EngineFailed):
-            self._engine.call(lambda machinery: None)  # raises if the engine has ended, for all requests then
+            self._engine.ensure_running()  # the others fail of it too: that ends the run
         return Outcome(line, refused(line, event.error), asked=asked)
 
 

@@ -107,6 +107,13 @@ class InFlight:
             sent.request.cancelled.set()
         self.wake()
 
+    def end(self) -> None:
+        """Nobody listens any more: stop what is under way, and wait until nothing is."""
+        if self:
+            self.stop()
+        while self:
+            self.next()
+
     def wake(self) -> None:
         """Let a waiting `next` return."""
         self._heard.put((_WAKE, None))

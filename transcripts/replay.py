@@ -109,7 +109,7 @@ class Replay:
                 if ended is not None:
                     yield from self._take(ended, lanes)
         finally:
-            self._end()
+            self._flights.end()
 
     def _start(self, lanes: Lanes) -> Iterator[Row]:
         """Send what may go now; rows of what can't run."""
@@ -122,13 +122,6 @@ class Replay:
                 continue
             lanes.ended(ready, self._clock.now())
             yield Row(ready, ready.outcome, _unrun(ready))
-
-    def _end(self) -> None:
-        """Whoever listened has had enough: nothing may be left under way."""
-        if self._flights:
-            self._flights.stop()
-        while self._flights:
-            self._flights.next()
 
     def seconds(self) -> float:
         """Since the run began."""
@@ -200,7 +193,7 @@ class Replay:
         if lanes.count == 1:
             raise error
         if isinstance(error, EngineFailed):
-            self._on_engine(lambda machinery: None)  # raises if the engine has ended, for all lanes then
+            self._engine.ensure_running()  # the other lanes fail of it too: that ends the run
         started, end = self._clock.at(ended.sent), self._clock.at(ended.ended)
         yield Row(planned, "failed", _unrun(planned), started_s=started, ended_s=end, failure=error.message)
         for lost in lanes.give_up(planned):

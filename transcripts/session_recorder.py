@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from ..engine.stats import RequestStats
 from ..errors import OutputError
 from .journal import Journal, journal_path
 from .model import Entry, Usage
-from .session_appender import SessionAppender, SessionBusy
+from .session_appender import SessionAppender
 from .session_file import SavedSession
-from .session_images import ImageFolder, has_images
 from .session_lines import message_line, milliseconds_now, now
 from .session_settings import SessionSettings
+from .session_writer import SessionWriter
 from .sts_lines import HARNESS
 from .written_messages import WrittenMessages
 
@@ -50,16 +49,14 @@ class SessionRecorder:
         forked_from: str | None = None,
     ) -> None:
         self._folder = folder
-        self._images = ImageFolder(folder)
         self._settings = settings
         self._tell = tell
-        self._said_so = self._lost = False
+        self._writer = SessionWriter(folder, _fresh(folder), tell)
         self._start(carried, forked_from)
 
     def _start(self, carried: Sequence[Entry] = (), forked_from: str | None = None) -> None:
         """A session that has no file yet."""
-        self.session_id = secrets.token_hex(6)  # its first few digits are enough to name it
-        self._appender = SessionAppender(self._folder / f"{self.session_id}.jsonl")
+        self.session_id = self._writer.path.stem
         self._journal: Journal | None = None
         self._carried = list(carried)
         self._first: dict[str, Any] | None = {"type": "session", "harness": HARNESS, "id": self.session_id}
@@ -84,7 +81,7 @@ class SessionRecorder:
         conversation = saved.answered
         recorder = cls(appender.path.parent, settings, tell)
         recorder.session_id = appender.path.stem
-        recorder._appender = appender
+        recorder._writer.turn_to(appender)
         if settings == saved.settings:
             recorder._first = None
         else:
@@ -97,7 +94,7 @@ class SessionRecorder:
         else:
             recorder._carried = [entry for entry in conversation if entry.message.role != "system"]
         if saved.unfinished is not None:
-            recorder._write(message_line(saved.unfinished))
+            recorder._writer.write(message_line(saved.unfinished))
         if saved.unfinished is not None and appender.complete:
             journal_path(appender.path).unlink(missing_ok=True)
         return recorder
@@ -105,9 +102,7 @@ class SessionRecorder:
     @property
     def failure(self) -> OutputError | None:
         """Why something of the chat is not on disk; None if all of it is."""
-        if self._appender.complete and not self._lost:
-            return None
-        return OutputError("the chat could not be saved", "free some space, or use --no-save")
+        return self._writer.failure
 
     # -- what a Chat tells -------------------------------------------------------------------------------------
 
@@ -122,11 +117,8 @@ class SessionRecorder:
             self._begin()
             model = self._settings.model
             entry = Entry(Message("assistant"), 0, _message_id(), self._parent(index), now(), model)
-            self._journal = Journal(self._appender.path, entry)
-        try:
-            self._journal.add("text" if isinstance(event, TextDelta) else "reasoning", event.text)
-        except OSError as error:
-            self._refused(error)
+            self._journal = Journal(self._writer.path, entry)
+        self._writer.write_words(self._journal, event)
 
     def answered(self, index: int, message: Message, stats: RequestStats) -> None:
         """Write the answer; its journal is no longer needed."""
@@ -135,7 +127,7 @@ class SessionRecorder:
         journal, self._journal = self._journal, None
         entry_id = None if journal is None else journal.id
         self._put(index, Entry(message, 0, entry_id, model=self._settings.model, usage=usage))
-        self._remove(journal)
+        self._writer.remove(journal)
 
     def stands(self, length: int) -> None:
         """Go back to the first `length` messages; the words of an answer that came to nothing become a branch."""
@@ -174,7 +166,7 @@ class SessionRecorder:
             return
         self._settings = settings
         if self._first is None:
-            self._write({"type": "settings", "timestamp": milliseconds_now(), **settings.to_json()})
+            self._writer.write({"type": "settings", "timestamp": milliseconds_now(), **settings.to_json()})
 
     def fork(self) -> SessionRecorder:
         """A recorder of a session of its own, which goes on from a copy of the conversation as it stands."""
@@ -190,19 +182,14 @@ class SessionRecorder:
     def cleared(self) -> None:
         """Leave this session as it is; the next message begins another."""
         self.close()
-        self._lost = self._lost or not self._appender.complete
+        self._writer.turn_to(_fresh(self._folder))
         self._start()
 
     def close(self) -> None:
         """Let go of the session. Words of an answer that never ended become a branch."""
         self._end_journal()
         self._write_head()
-        if not self._appender.complete:
-            self._write()
-        self._appender.close()
-        with suppress(OSError):
-            if not self._appender.path.exists():
-                journal_path(self._appender.path).unlink(missing_ok=True)
+        self._writer.close()
 
     # -- what is written ---------------------------------------------------------------------------------------
 
@@ -212,8 +199,8 @@ class SessionRecorder:
             first, self._first = self._first, None
             known = {name: value for name, value in first.items() if value is not None}
             is_new = not self._folder.exists()
-            self._write({**known, "timestamp": milliseconds_now(), **self._settings.to_json()})
-            if is_new and self._appender.complete:
+            self._writer.write({**known, "timestamp": milliseconds_now(), **self._settings.to_json()})
+            if is_new and self._writer.complete:
                 self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save leaves nothing.")
         if not self._ids and self._settings.system is not None:
             self._put(0, Entry(system_message(self._settings.system), 0))
@@ -228,25 +215,16 @@ class SessionRecorder:
         self._ids[index:] = [entry.id]
         self._written.learn(entry)
         self._end = entry.id
-        if not has_images(entry.message):
-            self._write(message_line(entry))
-            return
-        try:
-            with self._images.held():
-                self._write(message_line(replace(entry, message=self._images.stored(entry.message))))
-        except OSError as error:  # the picture can't be kept; the words can
-            self._lost = True
-            self._refused(error)
-            self._write(message_line(entry))
+        self._writer.write_message(entry)
 
     def _end_journal(self) -> None:
         """Make a message of an answer that came to nothing, on a branch of its own, if it has words."""
         journal, self._journal = self._journal, None
         entry = None if journal is None else journal.entry
         if entry is not None:
-            self._write(message_line(entry))
+            self._writer.write(message_line(entry))
             self._end = entry.id
-        self._remove(journal)
+        self._writer.remove(journal)
 
     def _write_head(self) -> None:
         """Say where the conversation stands, if it isn't the message written last."""
@@ -255,30 +233,15 @@ class SessionRecorder:
         head = self._ids[-1] if self._ids else None
         if head != self._end:
             self._end = head
-            self._write({"type": "head", "messageId": head})
+            self._writer.write({"type": "head", "messageId": head})
 
     def _parent(self, index: int) -> str | None:
         return self._ids[index - 1] if index else None
 
-    def _write(self, *lines: dict[str, Any]) -> None:
-        try:
-            self._appender.append(*lines)
-        except (OSError, SessionBusy) as error:
-            self._refused(error)
 
-    def _remove(self, journal: Journal | None) -> None:
-        """Only once the session holds its words."""
-        if journal is not None and self._appender.complete:
-            try:
-                journal.remove()
-            except OSError as error:
-                self._refused(error)
-
-    def _refused(self, error: OSError | SessionBusy) -> None:
-        if not self._said_so:
-            self._said_so = True
-            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-            self._tell(f"can't save this chat in {self._folder}: {cause}; it goes on unsaved")
+def _fresh(folder: Path) -> SessionAppender:
+    """The file of a new session, which isn't made yet. The first few digits of its name are enough to name it."""
+    return SessionAppender(folder / f"{secrets.token_hex(6)}.jsonl")
 
 
 def _message_id() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlxchat.engine import loop, rendering
+from mlxchat.engine import beginning, rendering
 from mlxchat.engine.messages import user
 from support import faults
 from support.rewind_rig import Rig, Rigs
@@ -55,9 +55,9 @@ def test_an_extra_cut_is_seen_in_the_calls(rigs: Rigs, monkeypatch: pytest.Monke
     rig = rigs("qwen3", "qwen3", True)
     talk = Talk(rig)
     talk.ask()
-    real = loop.calls
+    real = beginning.calls
     halves = lambda start, ends: [c for a, b in real(start, ends) for c in ((a, a + 1), (a + 1, b)) if c[0] < c[1]]  # noqa: E731
-    monkeypatch.setattr(loop, "calls", lambda start, ends: halves(start, ends) if start else real(start, ends))
+    monkeypatch.setattr(beginning, "calls", lambda start, ends: halves(start, ends) if start else real(start, ends))
     with pytest.raises(AssertionError):
         talk.ask()
 

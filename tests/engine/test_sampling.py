@@ -69,6 +69,13 @@ def test_a_temperature_spreads_and_a_seed_repeats() -> None:
     assert draws(SamplingOptions(temp=1.0), {}) != first
 
 
+def test_a_top_p_of_0_is_off() -> None:
+    """As in mlx-lm, and unlike a tiny one: all tokens, though the model advises few."""
+    for top_p in (0.0, 1.0):
+        mx.random.seed(7)
+        assert set(draws(SamplingOptions(temp=50.0, top_p=top_p), SAMPLED)) == {0, 1, 2, 3}
+
+
 def test_top_k_leaves_the_best_k() -> None:
     mx.random.seed(7)
     assert set(draws(SamplingOptions(temp=1.0, top_k=2), {})) == {1, 2}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from mlxchat.cache.live import LiveCache
+from mlxchat.engine.decoding import Decoder
 from mlxchat.engine.events import PrefillProgress
-from mlxchat.engine.loop import EngineLoop
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import RequestOptions, SamplingOptions
 from mlxchat.engine.stops import StopStrings
@@ -71,7 +71,7 @@ def test_each_turn_prefills_what_is_new(engine: ScriptedEngine) -> None:
 
 def test_planted_a_rewind_that_goes_too_far_is_seen(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveCache, "rows_reach", lambda self, group, position: position <= 8)
-    monkeypatch.setattr("mlxchat.cache.planner.Coverage.covers", lambda self, position: position <= 8)
+    monkeypatch.setattr("mlxchat.cache.coverage.Coverage.covers", lambda self, position: position <= 8)
     engine.say(THOUGHT)
     chat = engine.chat(LONG)
     turns = [ask(chat, text) for text in ("And the capital?", "Is it so?")]
@@ -97,7 +97,7 @@ def test_the_end_token_is_fed_once(engine: ScriptedEngine) -> None:
 def test_planted_an_end_token_left_in_the_caches_is_seen(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EngineLoop, "_take_back", staticmethod(lambda live, before: None))
+    monkeypatch.setattr(Decoder, "_take_back", staticmethod(lambda live, before: None))
     engine.say("One.", "Two.")
     first = ask(engine.chat(), "Count again.")
     held = engine.engine.call(lambda m: next(reversed(m.loop.sequences.values())).live.ids.tolist())

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mlxchat.engine import loop
+from mlxchat.engine import beginning
 from mlxchat.engine.cuts import cuts
 from mlxchat.engine.messages import TextPart, tool_result, user
 from support.rewind_words import TOOLS
@@ -187,7 +187,7 @@ def test_reasoning_longer_than_the_window(rig: VisionRig) -> None:
 @families()
 def test_a_picture_cut_by_the_prefill_step(rig: VisionRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long pictures are prefilled in steps; those that must be seen whole are moved behind the cut."""
-    monkeypatch.setattr(loop, "cuts", functools.partial(cuts, step=32))
+    monkeypatch.setattr(beginning, "cuts", functools.partial(cuts, step=32))
     chat = rig.chat("In steps.")
     seen = rig.ask(chat, says("What is it? " * 10, rig.picture(16, 400, 320)))
     assert seen.equal

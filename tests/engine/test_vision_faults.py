@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlxchat.cache import keys, live, picture_mask
-from mlxchat.engine import loop, vision_model
+from mlxchat.engine import beginning, vision_model
 from mlxchat.engine.cuts import cuts
 from mlxchat.engine.image_spans import ImageSpan
 from mlxchat.engine.messages import user
@@ -114,7 +114,7 @@ def test_a_split_picture_is_noticed(rigs: VisionRigs, family: VisionFamily, monk
     def through_the_middle(length: int, marks: Any, whole: Sequence[ImageSpan] = ()) -> list[int]:
         return sorted({*cuts(length, marks), *((span.start + span.end) // 2 for span in whole)})
 
-    monkeypatch.setattr(loop, "cuts", through_the_middle)
+    monkeypatch.setattr(beginning, "cuts", through_the_middle)
     seen = rig.ask(chat, says("What is it?", rig.picture(3)))
     assert not seen.same_logits
 

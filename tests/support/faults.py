@@ -8,8 +8,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlxchat.cache import layers, planner, restore
+from mlxchat.cache.coverage import Piece
 from mlxchat.cache.live import LiveCache
-from mlxchat.cache.planner import Piece, Plan
+from mlxchat.cache.planner import Plan
 from mlxchat.cache.window import WindowKVCache
 
 

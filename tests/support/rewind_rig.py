@@ -17,7 +17,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlxchat.engine import loop
+from mlxchat.engine import beginning
 from mlxchat.engine.chat import Chat
 from mlxchat.engine.engine import Engine
 from mlxchat.engine.events import Event, TurnDone, TurnFailed
@@ -218,10 +218,12 @@ class Rig:
         self, messages: tuple[Message, ...], options: RequestOptions, said: list[int], position: int
     ) -> list[Call]:
         """The calls of the uncached engine from `position` on, with one more cut there."""
-        real = loop.cuts
+        real = beginning.cuts
         host = self._uncached
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "cuts", lambda n, marks, **more: sorted({*real(n, marks, **more), *({position} - {0})}))
+            patch.setattr(
+                beginning, "cuts", lambda n, marks, **more: sorted({*real(n, marks, **more), *({position} - {0})})
+            )
             request = Request(next(_numbers), "uncached", messages, options)
             host.hear(_asked(host.engine, request), said)
         return [call for call in host.calls if call.start >= position]

@@ -11,6 +11,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
+from mlxchat.engine.random_models import draw_weights
 from support import tiny_architectures
 from support.tiny_architectures import VOCAB
 
@@ -134,7 +135,9 @@ def build(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     """A model of `kind` with weights drawn at a scale that keeps its logits lively."""
     config = config_of(kind, **changes)
     model_class, args_class = _get_classes(config)
-    return _drawn(model_class(args_class.from_dict(config)), kind, seed)
+    model: nn.Module = model_class(args_class.from_dict(config))
+    draw_weights(model, kind, seed)
+    return model
 
 
 class LanguagePart(nn.Module):
@@ -156,22 +159,8 @@ def build_vision_text(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     room = f"mlx_vlm.models.{kind}"
     part, config = importlib.import_module(f"{room}.language"), importlib.import_module(f"{room}.config")
     text = config.TextConfig.from_dict({**tiny_architectures.VISION_TEXT[kind], **changes})
-    return _drawn(LanguagePart(part.LanguageModel(text)), f"{kind}_text", seed)
-
-
-def _drawn(model: Any, kind: str, seed: int) -> nn.Module:
-    mx.random.seed(seed)
-    drawn = []
-    for name, value in tree_flatten(model.parameters()):
-        if mx.issubdtype(value.dtype, mx.floating):
-            spread = 0.25 if value.ndim > 1 else 0.1
-            noise = mx.random.normal(value.shape) * spread
-            value = (1 + noise if value.ndim == 1 and "norm" in name and "gemma3_text" not in kind else noise).astype(
-                mx.float32
-            )
-        drawn.append((name, value))
-    model.load_weights(drawn)
-    mx.eval(model.parameters())
+    model = LanguagePart(part.LanguageModel(text))
+    draw_weights(model, f"{kind}_text", seed)
     return model
 
 

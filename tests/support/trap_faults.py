@@ -9,11 +9,12 @@ import mlx.core as mx
 import numpy as np
 from mlxchat.cache import checkpoint, lookup, planner, reader, restore
 from mlxchat.cache.checkpoint import Checkpointer
+from mlxchat.cache.coverage import Coverage, Piece
 from mlxchat.cache.index import Index
 from mlxchat.cache.intake import Intake
 from mlxchat.cache.layers import row_bytes
 from mlxchat.cache.live import LiveCache
-from mlxchat.cache.planner import Coverage, Planner
+from mlxchat.cache.planner import Planner
 from mlxchat.cache.records import decode
 from mlxchat.cache.room import Room
 from mlxchat.cache.store import Store
@@ -176,9 +177,7 @@ def holes_not_seen(monkeypatch: Any) -> None:
     def pieces(self: Any, position: int) -> Any:
         found = [(block, self._record(block, position)) for block in self._blocks_for(position)]
         return tuple(
-            planner.Piece(entry, block * 256, min(position, (block + 1) * 256))
-            for block, entry in found
-            if entry is not None
+            Piece(entry, block * 256, min(position, (block + 1) * 256)) for block, entry in found if entry is not None
         )
 
     monkeypatch.setattr(Coverage, "covers", covers)

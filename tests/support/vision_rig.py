@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from mlxchat.cache.keys import Ids, as_elements
 from mlxchat.cache.trie import common_prefix
-from mlxchat.engine import loop
+from mlxchat.engine import beginning
 from mlxchat.engine.chat import Chat
 from mlxchat.engine.cuts import cuts
 from mlxchat.engine.messages import ImagePart, Message, Part, TextPart
@@ -147,7 +147,7 @@ class VisionRig:
     ) -> list[Call]:
         """The calls of the uncached engine from `position` on; before it, calls end where `schedule` says."""
         own = self.family not in NOT_ROW_INVARIANT
-        step = loop.cuts.keywords.get("step", 2048) if hasattr(loop.cuts, "keywords") else 2048  # type: ignore[attr-defined]
+        step = beginning.cuts.keywords.get("step", 2048) if hasattr(beginning.cuts, "keywords") else 2048  # type: ignore[attr-defined]
 
         def planned(length: int, marks: Iterable[int], whole: tuple[object, ...] = ()) -> list[int]:
             found = cuts(length, marks, step, whole)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ class VisionRig:
 
         host = self._uncached
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "cuts", planned)
+            patch.setattr(beginning, "cuts", planned)
             request = Request(next(_numbers), "uncached", messages, options)
             host.hear(_asked(host.engine, request), said)
         return [call for call in host.calls if call.start >= position]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mlxchat.engine.messages import ImagePart
 from mlxchat.engine.options import RequestOptions, SamplingOptions, ThinkingOptions
+from mlxchat.engine.sampling import resolve
 from mlxchat.transcripts import batch_lines
 from mlxchat.transcripts.batch_body import IGNORED, BadRequest, read_body
 from mlxchat.transcripts.batch_lines import body_at
@@ -109,6 +110,15 @@ def test_what_a_body_says_is_what_runs() -> None:
     assert asked.options.thinking == ThinkingOptions(enabled=False)
     assert (asked.model, asked.ignored) == ("gpt", ("user",))
     assert read(tools=[TOOL], tool_choice="none").options.tools == ()
+
+
+def test_a_top_p_of_nothing_is_said_and_not_left_to_the_model() -> None:
+    """0 is what `--top-p 0` hands on, and mlx-lm reads it as off: the model's own advice would be something else."""
+    for top_p in (0, 0.0):
+        sampling = read(temperature=1, top_p=top_p).options.sampling
+        assert (sampling.temp, sampling.top_p) == (1.0, 0.0)
+        assert resolve(sampling, {"do_sample": True, "top_p": 0.3})["top_p"] == 0.0
+        assert resolve(sampling, {"do_sample": True, "top_p": 0.3})["temp"] == 1.0
 
 
 def test_an_answer_may_have_to_follow_a_schema() -> None:

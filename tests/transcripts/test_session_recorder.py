@@ -248,8 +248,8 @@ def crash(saved: Saved, prompt: str, words: int) -> None:
     heard = 0
     while heard < words:
         heard += isinstance(next(events), TextDelta | ReasoningDelta)
-    os.close(saved.recorder._appender._descriptor or -1)
-    saved.recorder._appender._descriptor = None
+    os.close(saved.recorder._writer._appender._descriptor or -1)
+    saved.recorder._writer._appender._descriptor = None
     kept.append(events)
 
 
@@ -441,7 +441,7 @@ def test_a_picture_is_kept_once_beside_the_sessions(saved: Saved, tmp_path: Path
     name = f"images/{image.name}"
     absent = str(tmp_path / "absent.png")
     assert sources == [ImagePart(name), ImagePart(name), ImagePart("https://example.org/cat.png"), ImagePart(absent)]
-    located = saved.recorder._images.located(saved.read().entries[1].message)
+    located = saved.recorder._writer._images.located(saved.read().entries[1].message)
     assert located.content[0] == ImagePart(str(image))
 
 

@@ -39,7 +39,7 @@ class BranchRows:
         tree = self._trees.setdefault(label(about["conversation"]) or "", _Tree(about, tools, line))
         for raw, entry in zip(raw_messages, entries, strict=False):
             more = obj(raw.get(KEY))
-            tree.entries.setdefault(whole(more.get("at")) or 0, _restored(entry, raw, more))
+            tree.entries.setdefault(whole(more.get("at")) or 0, _restored(entry, more))
         return True
 
     def conversations(self) -> tuple[Conversation, ...]:
@@ -67,7 +67,7 @@ def _open_ends(entries: tuple[Entry, ...], tools: tuple[Object, ...]) -> list[Re
     return [Request(tuple(entry.message for entry in path), None, path[-1].line, tools) for _, path in ends]
 
 
-def _restored(entry: Entry, raw: Object, more: Object) -> Entry:
+def _restored(entry: Entry, more: Object) -> Entry:
     """The entry as it was before the export."""
     usage = obj(more.get("usage"))
     message: Message = replace(entry.message, interrupted=more.get("interrupted") is True)
