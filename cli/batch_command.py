@@ -6,17 +6,18 @@ import typer
 
 from ..errors import Interrupted
 from .shared_options import (
-    CACHE,
-    MODEL,
-    OUTPUT,
     CacheBytes,
     CacheDir,
     Json,
     KvBits,
     KvGroupSize,
+    Model,
+    NoCache,
     Offline,
     Quiet,
     Template,
+    Think,
+    Verbose,
     Yes,
     option,
 )
@@ -41,22 +42,15 @@ def batch(
         float | None,
         option("--temp", help="Temperature where a request names none.", panel=_RUN, metavar="X", min=0),
     ] = None,
-    model: Annotated[
-        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
-    ] = None,
+    model: Model = None,
     template: Template = None,
-    think: Annotated[
-        bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)
-    ] = None,
+    think: Think = None,
     offline: Offline = False,
     yes: Yes = False,
     json: Json = False,
     quiet: Quiet = False,
-    verbose: Annotated[
-        int,
-        option("-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=OUTPUT, count=True, show_default=False),
-    ] = 0,
-    no_cache: Annotated[bool, option("--no-cache", help="Reuse nothing.", panel=CACHE)] = False,
+    verbose: Verbose = 0,
+    no_cache: NoCache = False,
     cache_dir: CacheDir = None,
     cache_bytes: CacheBytes = None,
     kv_bits: KvBits = None,

@@ -11,6 +11,7 @@ from ..errors import DataError, InputError, Interrupted
 from ..transcripts.batch_lines import BatchLine, scan
 from .batch_flags import BatchFlags
 from .configuration import Configuration
+from .engine_access import running_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
 from .interrupts import stopping
@@ -18,7 +19,6 @@ from .model_choice import ensure_model
 from .streams import Streams, json_alone
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
     from ..transcripts.answer_file import AnswerFile
     from ..transcripts.batch_tally import Tally
 
@@ -58,22 +58,28 @@ def _run(flags: BatchFlags, streams: Streams, tally: Tally) -> int:
             raise DataError(f"{flags.requests} holds no request", "it has one in JSON on each line")
         with closing(AnswerFile(flags.out_path)) as answers:
             if flags.retry_errors:  # nothing is taken out for a model that isn't there
-                ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+                _ensure_model(flags, streams)
                 tally.retried = answers.drop_failed(lines)
             pending = tally.pending(lines, answers.standing)
             if pending:
+                if not flags.retry_errors:
+                    _ensure_model(flags, streams)
                 stopped = _answer(flags, streams, tally, requests, pending, answers)
                 if stopped:
                     return Interrupted.exit_code
     return PART_FAILED if tally.any_failed else 0
 
 
+def _ensure_model(flags: BatchFlags, streams: Streams) -> None:
+    """Raises ModelError if the model isn't there and may not be fetched."""
+    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
+
+
 def _answer(
     flags: BatchFlags, streams: Streams, tally: Tally, requests: BinaryIO, pending: list[BatchLine], answers: AnswerFile
 ) -> bool:
     """Run what is pending; whether Ctrl-C ended it early."""
-    ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
-    with _running(flags, streams) as engine:
+    with running_engine(flags.engine_options(), streams) as engine:
         from ..transcripts.batch import Batch
         from .batch_progress import BatchProgress
         from .pictures import with_pictures
@@ -112,19 +118,3 @@ def _opened(flags: BatchFlags) -> Iterator[BinaryIO]:
         if not file.seekable():
             raise InputError(f"{flags.requests} is no file", "write the requests into one first")
         yield file
-
-
-@contextmanager
-def _running(flags: BatchFlags, streams: Streams) -> Iterator[Engine]:
-    """The engine with its model loaded, closed at the end."""
-    from .engine_access import start_engine
-
-    streams.transient(f"loading {flags.model_name} …")
-    try:
-        engine = start_engine(flags.engine_options(), streams.notice)
-    finally:
-        streams.transient("")
-    try:
-        yield engine
-    finally:
-        engine.close()

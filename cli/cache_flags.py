@@ -12,21 +12,11 @@ _BITS = (4, 8)
 _GROUP_SIZES = (32, 64, 128)
 
 
-def cache_options(
-    no_cache: bool,
-    cache_dir: str | None,
-    cache_bytes: str | None,
-    *,
-    tenant: str = "",
-    ttl: float | None = None,
-    persist: bool = False,
-) -> CacheOptions:
-    """Where checkpoints go, how large they may grow, how long they live. Raises UsageError for a size that is none."""
+def cache_options(no_cache: bool, cache_dir: str | None, cache_bytes: str | None) -> CacheOptions:
+    """Where checkpoints go, and how large they may grow. Raises UsageError for a size that is none."""
     budget = None if cache_bytes is None else parse_size(cache_bytes, "--cache-bytes")
     directory = None if cache_dir is None else Path(cache_dir).expanduser()
-    return CacheOptions(
-        enabled=not no_cache, directory=directory, budget_bytes=budget, tenant=tenant, ttl=ttl, persist=persist
-    )
+    return CacheOptions(enabled=not no_cache, directory=directory, budget_bytes=budget)
 
 
 def kv_quantization(bits: int | None, group_size: int | None) -> KVQuantization | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ..errors import Interrupted
-from .completions import model_names, session_ids
+from .completions import session_ids
 from .shared_options import (
     CACHE,
     MODEL,
@@ -18,9 +18,13 @@ from .shared_options import (
     Json,
     KvBits,
     KvGroupSize,
+    Model,
+    NoCache,
     Offline,
     Quiet,
     Template,
+    Think,
+    Verbose,
     Yes,
     option,
 )
@@ -42,17 +46,7 @@ def chat(
         list[str] | None,
         typer.Argument(help="The question. `-`: all of it from stdin. Without one, and on a terminal: a chat."),
     ] = None,
-    model: Annotated[
-        str | None,
-        option(
-            "-m",
-            "--model",
-            help="Alias, Hugging Face repo, folder, or part of a name.",
-            panel=MODEL,
-            metavar="NAME",
-            autocompletion=model_names,
-        ),
-    ] = None,
+    model: Model = None,
     system: Annotated[
         str | None,
         option("-s", "--system", help="System prompt, or @FILE (@@ for a plain @).", panel=MODEL, metavar="TEXT"),
@@ -62,9 +56,7 @@ def chat(
         str | None,
         option("--adapter", help="LoRA adapter of mlx-lm's trainer, over a text model.", panel=MODEL, metavar="DIR"),
     ] = None,
-    think: Annotated[
-        bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)
-    ] = None,
+    think: Think = None,
     think_budget: Annotated[
         int | None,
         option("--think-budget", help="Most reasoning tokens.", panel=MODEL, metavar="N", min=0),
@@ -183,11 +175,8 @@ def chat(
         option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),
     ] = None,
     quiet: Quiet = False,
-    verbose: Annotated[
-        int,
-        option("-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=OUTPUT, count=True, show_default=False),
-    ] = 0,
-    no_cache: Annotated[bool, option("--no-cache", help="Don't reuse or store the KV cache.", panel=CACHE)] = False,
+    verbose: Verbose = 0,
+    no_cache: NoCache = False,
     cache_dir: CacheDir = None,
     cache_bytes: CacheBytes = None,
     no_ahead: Annotated[bool, option("--no-ahead", help="Don't prefill while you read and type.", panel=CACHE)] = False,

@@ -10,29 +10,23 @@ from typing import Any
 from ..engine.options import EngineOptions, RequestOptions, SamplingOptions, ThinkingOptions
 from ..errors import UsageError
 from .ages import parse_age
-from .cache_flags import cache_options, kv_quantization
+from .common_flags import CommonFlags
 from .sampling_settings import read_settings
 from .schema_flag import schema_text
 from .streams import ColorChoice
 
 
 @dataclass(frozen=True)
-class ChatFlags:
-    """One field per option, by its name on the command line; and what the settings say.
+class ChatFlags(CommonFlags):
+    """One field per option of its own, by its name on the command line; and what the settings say.
 
     defaults          for a new chat, by field: a saved one goes on with its own
     model_of_project  whether the model among them is a project's choice
     """
 
     prompt: list[str] | None = None
-    model: str | None = None
     system: str | None = None
-    template: str | None = None
-    think: bool | None = None
     think_budget: int | None = None
-    offline: bool = False
-    yes: bool = False
-    temp: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
@@ -52,19 +46,11 @@ class ChatFlags:
     resume: str | None = None
     fork: bool = False
     no_save: bool = False
-    json: bool = False
     jsonl: bool = False
     no_stream: bool = False
     no_markdown: bool = False
     color: ColorChoice | None = None
-    quiet: bool = False
-    verbose: int = 0
-    no_cache: bool = False
-    cache_dir: str | None = None
-    cache_bytes: str | None = None
     no_ahead: bool = False
-    kv_bits: int | None = None
-    kv_group_size: int | None = None
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
@@ -79,19 +65,9 @@ class ChatFlags:
         return self.json or self.jsonl
 
     @property
-    def model_name(self) -> str:
-        """The model that was asked for, or else the default one."""
-        return self.model or EngineOptions().model
-
-    @property
     def resumes(self) -> bool:
         """Whether a saved chat is to go on."""
         return self.continue_last or self.resume is not None
-
-    @property
-    def verbosity(self) -> int:
-        """-1 quiet, 0, 1 (-v), 2 (-vv)."""
-        return -1 if self.quiet else self.verbose
 
     def for_new_chat(self) -> ChatFlags:
         """The flags, those not given taken from `defaults`. --yes agrees to no download that a project asks for."""
@@ -104,24 +80,22 @@ class ChatFlags:
 
     def check(self) -> None:
         """Raise UsageError for options that contradict each other or numbers that are none."""
-        for one, other, clash in (
-            ("--json", "--jsonl", self.json and self.jsonl),
-            ("-q", "-v", self.quiet and self.verbose > 0),
-            ("--no-think", "--think-budget", self.think is False and self.think_budget is not None),
-            ("--offline", "--yes", self.offline and self.yes),
-            ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
-            ("--turns", "-f", self.turns is not None and bool(self.file)),
-            ("--turns", "-i", self.turns is not None and bool(self.image)),
-            ("-c", "-r", self.continue_last and self.resume is not None),
-            ("--fork", "--no-save", self.fork and self.no_save),
-            ("--schema", "--tools", self.schema is not None and bool(self.tools)),
-            ("--schema", "--tool-schemas", self.schema is not None and bool(self.tool_schemas)),
-            ("--schema", "--mcp", self.schema is not None and bool(self.mcp)),
-            ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
-            ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
-        ):
-            if clash:
-                raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        self.check_clashes(
+            (
+                ("--json", "--jsonl", self.json and self.jsonl),
+                ("--no-think", "--think-budget", self.think is False and self.think_budget is not None),
+                ("--turns", "a prompt", self.turns is not None and bool(self.prompt)),
+                ("--turns", "-f", self.turns is not None and bool(self.file)),
+                ("--turns", "-i", self.turns is not None and bool(self.image)),
+                ("-c", "-r", self.continue_last and self.resume is not None),
+                ("--fork", "--no-save", self.fork and self.no_save),
+                ("--schema", "--tools", self.schema is not None and bool(self.tools)),
+                ("--schema", "--tool-schemas", self.schema is not None and bool(self.tool_schemas)),
+                ("--schema", "--mcp", self.schema is not None and bool(self.mcp)),
+                ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
+                ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
+            )
+        )
         if self.model is not None and not self.model.strip():
             raise UsageError("-m takes the name of a model", "mlxchat models list shows what is here")
         if self.fork and not self.resumes:
@@ -132,23 +106,14 @@ class ChatFlags:
 
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for a size or an age that is none."""
-        cache = cache_options(
-            self.no_cache,
-            self.cache_dir,
-            self.cache_bytes,
+        options = super().engine_options()
+        cache = replace(
+            options.cache,
             tenant=self.cache_tenant or "",
             ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
             persist=self.cache_persist,
         )
-        quantized = kv_quantization(self.kv_bits, self.kv_group_size)
-        return EngineOptions(
-            model=self.model_name,
-            template=self.template,
-            offline=self.offline,
-            cache=cache,
-            kv_quantization=quantized,
-            adapter=self.adapter,
-        )
+        return replace(options, cache=cache, adapter=self.adapter)
 
     def request_options(self) -> RequestOptions:
         """What goes with each request. Raises UsageError for an -o that is none, and what `schema_text` does."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..engine.messages import FilePart, Message
-from ..engine.options import EngineOptions, RequestOptions
+from ..engine.options import RequestOptions
 from ..engine.vision_kind import sees_no_pictures
 from ..errors import OutputError, UsageError
 from .attachments import Attachments
 from .chat_flags import ChatFlags
 from .configuration import Configuration
 from .echo import unechoed
-from .engine_access import new_chat, start_engine
+from .engine_access import new_chat, running_engine
 from .failures import Reported, as_mlxchat_error
 from .first_model import choose_first_model
 from .input_sources import Stdin, check_stdin_users, prompt_text, read_files, read_turns, system_text, user_message
@@ -28,14 +26,12 @@ from .output import Output
 from .people_output import people_output
 from .pictures import StagedPicture, pictures_in, sees_pictures, stage_all, with_pictures
 from .saved_chat import SavedChat, open_chat
-from .stats_line import seconds
 from .streams import Streams, is_terminal, json_alone
 from .tool_setup import RunTools, ToolFiles
 from .turns import run_turns
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
-    from ..engine.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,10 @@ def _chat(
     if work.messages is None:
         return _converse(typed, saved, work, tool_files, sees, streams)
     asks = stdin.is_terminal and is_terminal(streams.stderr) and not flags.machine_output
-    with closing(tool_files.open(streams, asks)) as tools, _running(flags.engine_options(), streams) as engine:
+    with (
+        closing(tool_files.open(streams, asks)) as tools,
+        running_engine(flags.engine_options(), streams, timed=True) as engine,
+    ):
         output.session(engine.info, saved.session_id)
         tools.settle(engine.info, streams.notice)
         chat = new_chat(engine, saved.system, saved.history, saved.recorder, saved.day, tools.schemas, tree=saved.tree)
@@ -170,20 +169,3 @@ def _check_terminal(flags: ChatFlags, streams: Streams) -> None:
         raise UsageError("JSON output needs a prompt", 'for example mlxchat "question" --json')
     if not is_terminal(streams.stdout):
         raise UsageError("there is no prompt, and stdout is no terminal", 'give one: mlxchat "question"')
-
-
-@contextmanager
-def _running(options: EngineOptions, streams: Streams) -> Iterator[Engine]:
-    """The engine with its model loaded, closed at the end."""
-    started = time.monotonic()
-    streams.transient(f"loading {options.model} …")
-    try:
-        engine = start_engine(options, streams.notice)
-    finally:
-        streams.transient("")
-    if streams.verbosity > 0:
-        streams.note(f"loaded {engine.info.model} in {seconds(1000 * (time.monotonic() - started))}")
-    try:
-        yield engine
-    finally:
-        engine.close()

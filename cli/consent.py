@@ -38,7 +38,7 @@ class TerminalConsent:
     def _ask(self, question: Question) -> Answer:
         tool, call = question.tool, question.call
         self._streams.transient("")
-        self._streams.ask(f"{tool.name}, from {tool.origin}, wants to run:\n")
+        self._streams.ask(f"{visible(tool.name)}, from {visible(tool.origin)}, wants to run:\n")
         if tool.runner is not None:
             self._streams.ask(f"  {visible(tool.runner.describe(call.arguments))}\n")
         for line in argument_lines(call.arguments):

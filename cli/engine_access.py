@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..engine.messages import Message
 from ..engine.options import EngineOptions
+from .stats_line import seconds
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
     from ..engine.conversation_tree import ConversationTree
     from ..engine.engine import Engine
     from ..engine.recorder import Recorder
+    from .streams import Streams
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,26 @@ def start_engine(options: EngineOptions, on_notice: Callable[[str], None]) -> En
     from ..engine.engine import Engine
 
     return Engine.start(options, on_notice)
+
+
+@contextmanager
+def running_engine(options: EngineOptions, streams: Streams, *, timed: bool = False) -> Iterator[Engine]:
+    """The engine with its model loaded, closed at the end. Raises what `start_engine` does.
+
+    timed   at -v a line says how long loading took
+    """
+    started = time.monotonic()
+    streams.transient(f"loading {options.model} …")
+    try:
+        engine = start_engine(options, streams.notice)
+    finally:
+        streams.transient("")
+    if timed and streams.verbosity > 0:
+        streams.note(f"loaded {engine.info.model} in {seconds(1000 * (time.monotonic() - started))}")
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def new_chat(

@@ -6,7 +6,7 @@ import re
 
 from typer.exceptions import Abort, TyperException
 
-from ..engine.sanitize import sanitize
+from ..engine.sanitize import sanitize_line
 from ..errors import Interrupted, MlxchatError, OutputError, UsageError
 from .routing import DEFAULT_COMMAND, PROGRAM
 
@@ -70,7 +70,7 @@ def output_error(error: OSError) -> OutputError:
 
 def lines(error: MlxchatError) -> list[str]:
     """One line of cause and, if there is any, one of help; each a single line without control characters."""
-    return [" ".join(sanitize(text).split()) for text in (f"{PROGRAM}: {error.message}", error.hint) if text]
+    return [" ".join(sanitize_line(text).split()) for text in (f"{PROGRAM}: {error.message}", error.hint) if text]
 
 
 def _parser_error(error: TyperException) -> MlxchatError:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import select
-import termios
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+
+from .echo import unechoed
+from .typed_keys import keys_in, waiting
 
 Keys = Callable[[Callable[[], bool]], AbstractContextManager[Callable[[], str]]]
 """Asked with what says that nobody waits any more: `key_presses`, or a test's own."""
 
 POLL_S = 0.1
-_INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
 
 
 @contextmanager
@@ -32,8 +33,8 @@ def key_presses(stopped: Callable[[], bool], descriptor: int = 0) -> Iterator[Ca
             pass
         return ""
 
-    with _key_by_key(descriptor):
-        keep_for_the_prompt(_waiting(descriptor))
+    with unechoed(descriptor, signals=False):
+        keep_for_the_prompt(waiting(descriptor))
         yield next_key
 
 
@@ -56,40 +57,5 @@ def keep_for_the_prompt(typed: bytes) -> None:
         return
     from prompt_toolkit.application import get_app_session
     from prompt_toolkit.input.typeahead import store_typeahead
-    from prompt_toolkit.input.vt100_parser import Vt100Parser
-    from prompt_toolkit.key_binding import KeyPress
 
-    keys: list[KeyPress] = []
-    parser = Vt100Parser(keys.append)
-    parser.feed(typed.decode("utf-8", "replace"))
-    parser.flush()
-    store_typeahead(get_app_session().input, keys)
-
-
-def _waiting(descriptor: int) -> bytes:
-    """Everything that has been typed and not been read."""
-    found = b""
-    try:
-        while select.select([descriptor], [], [], 0)[0] and (chunk := os.read(descriptor, 1024)):
-            found += chunk
-    except OSError:
-        pass
-    return found
-
-
-@contextmanager
-def _key_by_key(descriptor: int) -> Iterator[None]:
-    """Within it keys come at once, unechoed, Ctrl-C among them."""
-    try:
-        before = termios.tcgetattr(descriptor)
-    except termios.error:
-        yield
-        return
-    keys = [*before]
-    keys[_LOCAL_FLAGS] = keys[_LOCAL_FLAGS] & ~(termios.ECHO | termios.ICANON | termios.ISIG)
-    keys[_INPUT_FLAGS] &= ~termios.ICRNL
-    termios.tcsetattr(descriptor, termios.TCSANOW, keys)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+    store_typeahead(get_app_session().input, keys_in(typed.decode("utf-8", "replace")))

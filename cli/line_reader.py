@@ -14,7 +14,6 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
@@ -24,6 +23,7 @@ from .pastes import Pastes
 from .prompt_completion import PromptCompleter
 from .prompt_keys import prompt_keys
 from .typed_ahead import TypedAhead
+from .typed_keys import keys_in
 
 HISTORY_FILE = "prompt-history"
 PAUSE_S = 0.3  # without a key: the words so far may stand for a while
@@ -199,10 +199,7 @@ class Typing:
 
 def _presses(typed: str, to_a_draft: bool) -> list[KeyPress]:
     """The keys in what a terminal sent. Where they come to a draft, they begin a line of their own and send nothing."""
-    presses: list[KeyPress] = []
-    parser = Vt100Parser(presses.append)
-    parser.feed(typed)
-    parser.flush()
+    presses = keys_in(typed)
     if to_a_draft and presses:
         newline = KeyPress(Keys.ControlJ, "\n")
         presses = [newline if press.key == Keys.ControlM else press for press in presses]

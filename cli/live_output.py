@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..engine.events import Event, PrefillProgress, ReasoningDelta
-from ..errors import MlxchatError
 from .live_area import LiveArea, reflows
 from .markdown_view import MarkdownView
 from .plain_output import PlainOutput
@@ -77,10 +76,6 @@ class LiveOutput(PlainOutput):
         if result.finish_reason == "stop" and self._thought and not (message.text.strip() or message.tool_calls):
             self._asked_for_reasoning = True  # it came to no answer: this is all there is
         super().turn(result)
-
-    def failed(self, error: MlxchatError) -> None:
-        """End the line that the answer broke off in; whoever caught the error says the rest."""
-        self.drop_turn()
 
     def drop_turn(self) -> None:
         """End the lines of a turn that isn't kept."""

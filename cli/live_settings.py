@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +13,10 @@ from .sampling_settings import FLAGS, NUMBERS, STOP, parse_number
 
 DEFAULT = "default"
 NAMES = (*FLAGS, STOP, *NUMBERS)
+Defaults = Mapping[str, tuple[float, bool]]
+"""What holds of settings that nobody chose, and whether the model says so."""
+
+_NO_MODEL_SAYS = {"max_tokens": "up to the end of the context", "seed": "another one each time", STOP: "none"}
 _THINKING = {None: "as the template has it", True: "on", False: "off"}
 
 
@@ -41,19 +46,29 @@ def changed(sampling: SamplingOptions, name: str, value: str) -> SamplingOptions
     return replace(sampling, extra=extra)
 
 
-def shown(sampling: SamplingOptions, name: str) -> str:
-    """One setting as a line: its name and value."""
+def shown(sampling: SamplingOptions, name: str, defaults: Defaults | None = None) -> str:
+    """One setting as a line: its name and value; of one that nobody chose what holds by `defaults`."""
     values: dict[str, Any] = {one.name: getattr(sampling, one.name) for one in fields(sampling)} | sampling.extra
     value = values.get(name)
     if name == STOP and sampling.stop:
         value = ", ".join(repr(text) for text in sampling.stop)
-    return f"{name:<12}  {'the model’s own' if value in (None, ()) else value}"
+    return f"{name:<12}  {_unchosen(name, defaults or {}) if value in (None, ()) else value}"
 
 
-def all_shown(sampling: SamplingOptions, thinking: ThinkingOptions) -> list[str]:
-    """Every setting that has a flag or was changed, and how the model thinks."""
-    names = [*FLAGS, STOP, *(name for name in NUMBERS if name in sampling.extra)]
-    return [*(shown(sampling, name) for name in names), f"{'thinking':<12}  {thinking_words(thinking)}"]
+def _unchosen(name: str, defaults: Defaults) -> str:
+    if name in _NO_MODEL_SAYS:
+        return _NO_MODEL_SAYS[name]
+    if name not in defaults:
+        return "the model’s own"
+    value, of_the_model = defaults[name]
+    return f"{value:g} ({'the model’s own' if of_the_model else 'the default'})"
+
+
+def all_shown(sampling: SamplingOptions, thinking: ThinkingOptions, defaults: Defaults) -> list[str]:
+    """Every setting that has a flag, was changed or is the model's, and how the model thinks."""
+    others = (name for name in NUMBERS if name in sampling.extra or defaults.get(name, (0, False))[1])
+    lines = [shown(sampling, name, defaults) for name in (*FLAGS, STOP, *others)]
+    return [*lines, f"{'thinking':<12}  {thinking_words(thinking)}"]
 
 
 def thinking_words(thinking: ThinkingOptions) -> str:

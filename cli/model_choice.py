@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..engine.sanitize import sanitize_line
 from .input_sources import Stdin
 from .key_press import Keys, key_presses
 from .streams import Streams, is_terminal
@@ -41,7 +42,7 @@ def _consent(yes: bool, streams: Streams, stdin: Stdin, by_key: bool) -> Callabl
             return ask_by_key(question, streams)
         from typer import confirm
 
-        return confirm(question, err=True)
+        return confirm(sanitize_line(question), err=True)
 
     if yes:
         return agree

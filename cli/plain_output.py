@@ -24,7 +24,7 @@ from .output import Output
 from .prefill_bar import SHOWN_AFTER_S, plain_line
 from .stats_line import print_stats
 from .streams import Streams
-from .tool_lines import call_line, result_line
+from .tool_lines import call_line, result_line, visible
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PlainOutput(Output):
             self._end_lines()
             self._streams.note(f"calls {call_line(event.call.name, event.call.arguments)}")
         elif isinstance(event, ToolStarted):
-            self._show_transient(f"{event.call.name} is running …")
+            self._show_transient(f"{visible(event.call.name)} is running …")
         elif isinstance(event, ToolResultDone):
             self._clear_transient()
             self._streams.note(result_line(event.call.name, event.result))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from textwrap import wrap
 
 from ..errors import UsageError
 
@@ -72,7 +71,6 @@ ARGUMENTS = {
 
 ALIASES = {"/clear": "/new", "/quit": "/exit", "/save": "/rename"}
 _BLOCK = '"""'
-_NAMES = 25  # columns of /help that names take; longer ones get a line of their own
 
 
 @dataclass(frozen=True)
@@ -130,30 +128,3 @@ def wants_more(text: str) -> bool:
     """Whether Enter should begin another line of `text`: it ends in a backslash, or its block is still open."""
     block = text.lstrip().startswith(_BLOCK) and text.count(_BLOCK) % 2 == 1
     return block or text.endswith("\\")
-
-
-def help_lines(columns: int = 80) -> list[str]:
-    """What /help prints on a terminal that is so wide."""
-    commands = [(f"{name} {ARGUMENTS.get(name, '')}".rstrip(), words) for name, words in COMMANDS.items()]
-    keys = (
-        ("Enter", "sends; Alt-Enter, Ctrl-J or a backslash at the end begin a new line"),
-        (_BLOCK, "begins and ends a block of several lines"),
-        ("//text", "sends text that begins with a slash"),
-        ("Up, Ctrl-R", "earlier messages; Ctrl-X Ctrl-E opens your editor"),
-        ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
-        ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
-    )
-    lines: list[str] = []
-    for name, words in (*commands, *keys):
-        head = f"{name:<{_NAMES}}"
-        if len(name) >= _NAMES:
-            lines.append(name)
-            head = " " * _NAMES
-        lines += wrap(
-            words,
-            max(columns - 1, 2 * _NAMES),
-            initial_indent=head,
-            subsequent_indent=" " * _NAMES,
-            break_on_hyphens=False,
-        )
-    return lines

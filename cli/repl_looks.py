@@ -8,7 +8,7 @@ from ..engine.messages import Message, user
 from ..engine.stats import total
 from .cache_lines import cache_lines
 from .prompt_lines import id_lines, sent_as, stretches
-from .repl_commands import help_lines
+from .repl_help import help_lines
 from .repl_state import Command, ReplState, counted
 from .stats_line import details, stats_line
 
@@ -83,7 +83,7 @@ class ReplLooks:
             messages = chat.messages[: asked[-1]]
         outlook = chat.outlook(self._state.options, messages)
         if not with_ids:
-            self._state.note(outlook.text)
+            self._state.streams.note_as_it_is(outlook.text)
             return
         cached, ahead = outlook.cached, 0
         last = self._state.requests[-1] if self._state.requests and not words else None

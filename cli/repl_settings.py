@@ -44,13 +44,14 @@ class ReplSettings:
     def _set(self, text: str) -> None:
         options = self._state.options
         if not text:
-            for line in all_shown(options.sampling, options.thinking):
+            for line in all_shown(options.sampling, options.thinking, self._state.chat.sampling_defaults()):
                 self._state.note(line)
             return
         name, value = split_setting(text)
         if value:
             self._use(replace(options, sampling=changed(options.sampling, name, value)))
-        self._state.note(shown(self._state.options.sampling, name))
+        defaults = None if value and value != DEFAULT else self._state.chat.sampling_defaults()
+        self._state.note(shown(self._state.options.sampling, name, defaults))
 
     def _think(self, text: str) -> None:
         words = text.lower().split()

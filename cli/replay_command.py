@@ -6,7 +6,6 @@ import typer
 
 from ..errors import Interrupted
 from .shared_options import (
-    CACHE,
     MODEL,
     OUTPUT,
     CacheBytes,
@@ -14,6 +13,8 @@ from .shared_options import (
     Json,
     KvBits,
     KvGroupSize,
+    Model,
+    NoCache,
     Offline,
     Quiet,
     Template,
@@ -28,9 +29,7 @@ def replay(
     transcripts: Annotated[
         list[str], typer.Argument(metavar="TRANSCRIPT...", help="Transcripts, or folders of such as belong together.")
     ],
-    model: Annotated[
-        str | None, option("-m", "--model", help="Alias, Hugging Face repo, or folder.", panel=MODEL, metavar="NAME")
-    ] = None,
+    model: Model = None,
     template: Template = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Render prompts for reasoning, or not.", panel=MODEL)
@@ -125,7 +124,7 @@ def replay(
             show_default=False,
         ),
     ] = 0,
-    no_cache: Annotated[bool, option("--no-cache", help="Reuse nothing.", panel=CACHE)] = False,
+    no_cache: NoCache = False,
     cache_dir: CacheDir = None,
     cache_bytes: CacheBytes = None,
     kv_bits: KvBits = None,

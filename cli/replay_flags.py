@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..engine.options import EngineOptions, SamplingOptions, ThinkingOptions
 from ..errors import DataError, UsageError
-from .cache_flags import cache_options, kv_quantization
+from .common_flags import CommonFlags
 from .input_sources import read_text, system_text
 from .streams import ColorChoice
 
@@ -18,19 +18,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReplayFlags:
-    """One field per option, by its name on the command line."""
+class ReplayFlags(CommonFlags):
+    """One field per option of its own, by its name on the command line."""
 
     transcripts: list[str]
-    model: str | None = None
-    template: str | None = None
-    think: bool | None = None
     format: str | None = None
     feed: Literal["prefill", "decode"] = "prefill"
     parallel: int = 1
     real_time: bool = False
     generate: int | None = None
-    temp: float | None = None
     seed: int | None = None
     system: str | None = None
     tool_schemas: str | None = None
@@ -44,28 +40,8 @@ class ReplayFlags:
     min_efficiency: float | None = None
     limit_turns: int | None = None
     max_context: int | None = None
-    json: bool = False
     jsonl: bool = False
     color: ColorChoice | None = None
-    quiet: bool = False
-    verbose: int = 0
-    no_cache: bool = False
-    cache_dir: str | None = None
-    cache_bytes: str | None = None
-    kv_bits: int | None = None
-    kv_group_size: int | None = None
-    offline: bool = False
-    yes: bool = False
-
-    @property
-    def verbosity(self) -> int:
-        """-1 quiet, 0, 1 (-v), 2 (-vv)."""
-        return -1 if self.quiet else self.verbose
-
-    @property
-    def model_name(self) -> str:
-        """The model that was asked for, or else the default one."""
-        return self.model or EngineOptions().model
 
     @property
     def compares(self) -> bool:
@@ -75,18 +51,16 @@ class ReplayFlags:
     def check(self) -> None:
         """Raise UsageError for options that contradict each other."""
         sampled = self.temp is not None or self.seed is not None
-        for one, other, clash in (
-            ("--json", "--jsonl", self.json and self.jsonl),
-            ("-q", "-v", self.quiet and self.verbose > 0),
-            ("--offline", "--yes", self.offline and self.yes),
-            ("--plan", "--real-time", self.plan and self.real_time),
-            ("--plan", "--compare", self.plan and self.compares),
-            ("--plan", "--generate", self.plan and self.generate is not None),
-            ("--plan", "--min-efficiency", self.plan and self.min_efficiency is not None),
-            ("--compare", "--no-cache", self.compares and self.no_cache),
-        ):
-            if clash:
-                raise UsageError(f"{one} and {other} can't go together", "leave one of them out")
+        self.check_clashes(
+            (
+                ("--json", "--jsonl", self.json and self.jsonl),
+                ("--plan", "--real-time", self.plan and self.real_time),
+                ("--plan", "--compare", self.plan and self.compares),
+                ("--plan", "--generate", self.plan and self.generate is not None),
+                ("--plan", "--min-efficiency", self.plan and self.min_efficiency is not None),
+                ("--compare", "--no-cache", self.compares and self.no_cache),
+            )
+        )
         for option, needs, lacks in (
             ("--temp and --seed", "--generate", sampled and self.generate is None),
             ("--with-text", "--report", self.with_text and self.report is None),
@@ -96,16 +70,7 @@ class ReplayFlags:
 
     def engine_options(self) -> EngineOptions:
         """What is fixed while the model is loaded. Raises UsageError for sizes that are none."""
-        cache = cache_options(self.no_cache, self.cache_dir, self.cache_bytes)
-        quantized = kv_quantization(self.kv_bits, self.kv_group_size)
-        return EngineOptions(
-            model=self.model_name,
-            template=self.template,
-            offline=self.offline,
-            cache=cache,
-            kv_quantization=quantized,
-            parallel=self.parallel,
-        )
+        return replace(super().engine_options(), parallel=self.parallel)
 
     def settings(self) -> Settings:
         """How the requests run."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from ..transcripts.reading import read
 from ..transcripts.rows import Disk, Result, Row
 from ..transcripts.together import Unread, read_all
 from .configuration import Configuration
-from .engine_access import start_engine
+from .engine_access import running_engine
 from .failures import Reported, as_mlxchat_error
 from .input_sources import Stdin
 from .interrupts import stopping
@@ -30,7 +29,6 @@ from .replay_words import Subject
 from .streams import Streams, json_alone
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
     from ..transcripts.replay import Replay
 
 BELOW_EFFICIENCY = PART_FAILED = 3
@@ -73,7 +71,7 @@ def _run(flags: ReplayFlags, streams: Streams, output: ReplayOutput) -> int:
     if flags.plan:
         return _plan(flags, streams, output, transcript, unread)
     ensure_model(flags.model_name, offline=flags.offline, yes=flags.yes, streams=streams, stdin=Stdin())
-    with _running(flags, streams) as engine:
+    with running_engine(flags.engine_options(), streams) as engine:
         from ..transcripts.replay import Replay
 
         replay = Replay(engine, flags.settings(), output.notice if flags.parallel > 1 else lambda text: None)
@@ -219,17 +217,3 @@ def write_report(name: str, text: str) -> None:
         Path(name).expanduser().write_text(text, encoding="utf-8")
     except OSError as error:
         raise ReportError(f"can't write {name}: {error.strerror or error}", "name another file") from error
-
-
-@contextmanager
-def _running(flags: ReplayFlags, streams: Streams) -> Iterator[Engine]:
-    """The engine with its model loaded, closed at the end."""
-    streams.transient(f"loading {flags.model_name} …")
-    try:
-        engine = start_engine(flags.engine_options(), streams.notice)
-    finally:
-        streams.transient("")
-    try:
-        yield engine
-    finally:
-        engine.close()

@@ -180,6 +180,8 @@ def _tell(
     persist: bool,
 ) -> None:
     """What goes on, and what reading it again will cost."""
+    from ..engine.template_files import built_in_names
+
     title = saved.title if len(saved.title) <= _TITLE_LENGTH else f"{saved.title[:_TITLE_LENGTH]}…"
     cost = f"about {saved.tokens:,} tokens{' less those in the kept cache' if persist else ''} to prefill"
     parts = [f"{len(history)} message{'s' * (len(history) != 1)}", cost]
@@ -187,6 +189,8 @@ def _tell(
         parts.append(f"in the copy {recorder.session_id}")
     if settings.model != saved.settings.model:
         parts.append(f"a branch, with {settings.model}")
+    if settings.template is not None and settings.template not in built_in_names():
+        parts.append(f"with the template {settings.template}")  # a chat from elsewhere may name any file
     streams.note(f"resuming {saved.id} “{title}”: {', '.join(parts)}")
 
 

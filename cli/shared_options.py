@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from .completions import model_names
+
 MODEL, OUTPUT, CACHE = "Model", "Output", "KV cache"
 
 
@@ -15,14 +17,30 @@ def option(*names: str, help: str, panel: str, metavar: str | None = None, **mor
     return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, **more)
 
 
+Model = Annotated[
+    str | None,
+    option(
+        "-m",
+        "--model",
+        help="Alias, Hugging Face repo, folder, or part of a name.",
+        panel=MODEL,
+        metavar="NAME",
+        autocompletion=model_names,
+    ),
+]
 Template = Annotated[
     str | None,
     option("--template", help="Chat template: a built-in name or a file.", panel=MODEL, metavar="NAME|FILE"),
 ]
+Think = Annotated[bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)]
 Offline = Annotated[bool, option("--offline", help="Never use the network.", panel=MODEL)]
 Yes = Annotated[bool, option("--yes", help="Download the model without asking.", panel=MODEL)]
 Json = Annotated[bool, option("--json", help="Print one JSON object.", panel=OUTPUT)]
 Quiet = Annotated[bool, option("-q", "--quiet", help="Only errors on stderr.", panel=OUTPUT)]
+Verbose = Annotated[
+    int, option("-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=OUTPUT, count=True, show_default=False)
+]
+NoCache = Annotated[bool, option("--no-cache", help="Don't reuse or store the KV cache.", panel=CACHE)]
 CacheDir = Annotated[str | None, option("--cache-dir", help="Folder of the scratch file.", panel=CACHE, metavar="DIR")]
 CacheBytes = Annotated[
     str | None, option("--cache-bytes", help="Its largest size, such as 2GB.", panel=CACHE, metavar="SIZE")

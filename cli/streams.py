@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from textwrap import wrap
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ..engine.sanitize import sanitize
+from ..engine.sanitize import sanitize_line
 from .failures import output_error
+from .terminal_size import size_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,15 +75,25 @@ class Streams:
             raise output_error(error) from error
 
     def note(self, line: str) -> None:
-        """One line for the user on stderr, unless quiet."""
+        """One line for the user on stderr, unless quiet; on a terminal as many as it takes, broken between words."""
+        shown = sanitize_line(line)
+        if is_terminal(self.stderr):
+            shown = broken(shown, size_of(self.stderr).columns)
+        self._note(shown)
+
+    def note_as_it_is(self, text: str) -> None:
+        """The same of what must not be broken: a prompt, to the letter."""
+        self._note(sanitize_line(text))
+
+    def _note(self, text: str) -> None:
         if not self.quiet:
             with self.aside(), self._side():
-                self.stderr.write(f"{sanitize(line)}\n")
+                self.stderr.write(f"{text}\n")
 
     def ask(self, text: str) -> None:
         """Part of a question to the person at the terminal, on stderr, also when quiet: it has to be answered."""
         with self._side():
-            self.stderr.write(sanitize(text))
+            self.stderr.write(sanitize_line(text))
 
     def dim(self, text: str) -> None:
         """Side text on stderr, dim where the terminal can, without a newline of its own, unless quiet."""
@@ -175,6 +187,17 @@ def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, s
     if environment.get("FORCE_COLOR"):
         return True
     return environment.get("TERM") != "dumb" and is_terminal(stream)
+
+
+def broken(text: str, columns: int) -> str:
+    """`text` with its lines broken between words where they are longer; a word that is longer itself stays whole."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= columns:
+            lines.append(line)
+        else:
+            lines += wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [line]
+    return "\n".join(lines)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

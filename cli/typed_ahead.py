@@ -7,6 +7,8 @@ import select
 import threading
 from collections.abc import Callable
 
+from .typed_keys import waiting
+
 CTRL_O = b"\x0f"
 _PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
 _PASTES_MARKED, _PASTES_UNMARKED = "\x1b[?2004h", "\x1b[?2004l"
@@ -29,14 +31,8 @@ class TypedAhead:
 
     def gather(self) -> None:
         """Take what was typed before the terminal was told to leave Enter alone: there it is a newline."""
-        try:
-            while os.isatty(self._descriptor) and select.select([self._descriptor], [], [], 0)[0]:
-                data = os.read(self._descriptor, _CHUNK)
-                self._held += data.replace(b"\n", b"\r")
-                if not data:
-                    return
-        except OSError:
-            return
+        if os.isatty(self._descriptor):
+            self._held += waiting(self._descriptor).replace(b"\n", b"\r")
 
     def start(self, on_reasoning: Callable[[], None]) -> None:
         """Begin to read, unless it has begun or there is no terminal. `on_reasoning` is called at Ctrl-O."""

@@ -17,7 +17,7 @@ from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
 from .options import RequestOptions
-from .outlook import Outlook, count_tokens, look_ahead
+from .outlook import Outlook, count_tokens, look_ahead, sampling_defaults
 from .recorder import Recorder, Unrecorded
 from .request import Request
 from .stats import RequestStats
@@ -151,6 +151,10 @@ class Chat(Conversation):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """How many tokens of this model each text has. Raises EngineFailed."""
         return cast(list[int], self._engine.call(lambda machinery: count_tokens(machinery, tuple(texts))))
+
+    def sampling_defaults(self) -> dict[str, tuple[float, bool]]:
+        """What holds of settings that nobody chose, by name; and whether the model says so. Raises EngineFailed."""
+        return cast(dict[str, tuple[float, bool]], self._engine.call(sampling_defaults))
 
     # -- one request -------------------------------------------------------------------------------------------
 

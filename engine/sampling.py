@@ -52,6 +52,14 @@ def resolve(options: SamplingOptions, defaults: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def model_defaults(generation: Mapping[str, Any]) -> dict[str, tuple[float, bool]]:
+    """What holds of settings that nobody chose, by name; and whether it is the model's generation_config.json's."""
+    nothing, plain = resolve(SamplingOptions(), {}), resolve(SamplingOptions(), generation)
+    found: dict[str, tuple[float, bool]] = {name: (value, value != nothing[name]) for name, value in plain.items()}
+    penalty = float(generation.get("repetition_penalty", 1.0))
+    return found | {"repetition_penalty": (penalty, penalty != 1.0)}
+
+
 def build(options: SamplingOptions, defaults: Mapping[str, Any]) -> tuple[Sampler, list[Processor]]:
     """A sampler over log probabilities [1, vocabulary] and the processors that go before it.
 

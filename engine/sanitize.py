@@ -4,6 +4,9 @@ from __future__ import annotations
 
 ESC = "\x1b"
 _KEPT = "\n\t"
+BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""They change the order in which what stands around them is shown. Prose may need them, a line that asks may not."""
+
 _STRING_STARTERS = {"]": True, "P": True, "X": True, "^": True, "_": True}
 _C1_STRING_STARTERS = "\x90\x98\x9d\x9e\x9f"
 _C1_CSI = "\x9b"
@@ -65,6 +68,11 @@ class Sanitizer:
 
 def _is_control(char: str) -> bool:
     return char < " " or "\x7f" <= char <= "\x9f"
+
+
+def sanitize_line(text: str) -> str:
+    """A line of the program's own, with names from outside in it: an escape in place of what turns its direction."""
+    return "".join(f"\\u{ord(char):04x}" if char in BIDI_CONTROLS else char for char in sanitize(text))
 
 
 def sanitize(text: str) -> str:

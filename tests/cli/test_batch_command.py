@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mlxchat.cli import batch_run
 from mlxchat.cli.batch_flags import BatchFlags
 from mlxchat.errors import UsageError
 from support.batches import answers, good, not_once, request, write
@@ -208,3 +209,15 @@ def test_the_bar_is_on_stderr_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 failed · 10.0 tok/s" in terminal.getvalue()
     assert pipe.getvalue() == "b: a notice\n"
     assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("retry", [False, True])
+def test_its_model_is_seen_to_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retry: bool) -> None:
+    seen: list[str] = []
+    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
+    monkeypatch.setattr(batch_run, "ensure_model", lambda name, **_: seen.append(name))
+    monkeypatch.setattr(batch_run, "_answer", lambda *_: False)
+    file = write(tmp_path / "requests.jsonl", [request("one")])
+    flags = BatchFlags(str(file), str(tmp_path / "out.jsonl"), retry_errors=retry, model="other", quiet=True)
+    assert batch_run.run_batch(flags) == 0
+    assert seen == ["other"]

@@ -9,6 +9,7 @@ import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,6 +79,12 @@ def test_nothing_in_it_is_invisible_or_moves_the_cursor() -> None:
     assert visible("é日🙂") == "é日🙂"
 
 
+def test_where_it_comes_from_is_not_turned_round_either() -> None:
+    tool = replace(question(None).tool, origin="nosj.sloot\u202e from tools.json")
+    _, shown = asked("d", replace(question(None), tool=tool))
+    assert r"nosj.sloot\u202e from" in shown
+
+
 def test_lines_about_calls_and_results() -> None:
     assert call_line("f", {"x": "é\u202e"}) == r'f {"x": "é\u202e"}'
     assert call_line("f", {"x": "y" * 100}).endswith("…")
@@ -143,7 +150,7 @@ def test_only_keys_pressed_at_the_question_count(
 def test_planted_without_the_look_at_what_waits_typed_words_would_answer(
     terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_waiting", lambda descriptor: b"")
+    monkeypatch.setattr(module, "waiting", lambda descriptor: b"")
     os.write(terminal[0], b"a")
     with key_presses(lambda: False, terminal[1]) as next_key:
         assert next_key() == "a"

@@ -18,13 +18,6 @@ pytestmark = pytest.mark.plain
 ANY = RequestOptions()
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 def talk(limit: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> FakeChat:
     """Each turn is five words by the fake's count, the system prompt three; `limit` is the context."""
     monkeypatch.setattr(FakeOutlook.__init__, "__defaults__", (limit,))

@@ -15,13 +15,6 @@ from support.repl_talk import Conversation, everything, kept
 pytestmark = pytest.mark.plain
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 TWO = ("say one", "say two")
 SAID = ["u:say one", "a:one", "u:say two", "a:two"]
 

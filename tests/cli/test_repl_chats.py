@@ -17,13 +17,6 @@ pytestmark = pytest.mark.plain
 SAID = ["u:say one", "a:one"]
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 def files(home: Path) -> list[str]:
     return [path.stem for path in (home / "sessions").glob("*.jsonl")]
 

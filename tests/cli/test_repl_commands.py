@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mlxchat.cli.repl_commands import COMMANDS, Typed, help_lines, understand, wants_more
+from mlxchat.cli.repl_commands import COMMANDS, Typed, understand, wants_more
+from mlxchat.cli.repl_help import GROUPS, help_lines
 from mlxchat.errors import UsageError
 
 pytestmark = pytest.mark.plain
@@ -92,3 +93,9 @@ def test_help_breaks_between_words(columns: int) -> None:
     lines = help_lines(columns)
     assert max(map(len, lines)) < columns
     assert " ".join(" ".join(lines).split()) == " ".join(" ".join(help_lines(1000)).split())
+
+
+def test_help_has_every_command_under_one_heading() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    lines = help_lines(60)
+    assert [line for line in lines if line and not line.startswith(" ")] == [*GROUPS, "Keys"]

@@ -71,13 +71,6 @@ def garage(monkeypatch: pytest.MonkeyPatch) -> Garage:
     return made
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 class Driven(Conversation):
     """A conversation whose engines come from a garage."""
 

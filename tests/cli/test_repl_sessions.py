@@ -18,13 +18,6 @@ from support.repl_talk import Conversation
 pytestmark = pytest.mark.plain
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 def texts(session: SavedSession) -> list[str]:
     return [entry.message.text for entry in session.conversation]
 

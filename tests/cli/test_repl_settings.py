@@ -15,13 +15,6 @@ from support.repl_talk import Conversation, everything, kept
 pytestmark = pytest.mark.plain
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path))
-    (tmp_path / "sessions").mkdir(mode=0o700)
-    return tmp_path
-
-
 def resumed(home: Path, held: Conversation) -> Conversation:
     return Conversation(home, "say on", flags=ChatFlags(model="fake", resume=held.first))
 
@@ -55,7 +48,11 @@ class TestSet:
     def test_alone_it_shows_all(self, home: Path) -> None:
         said = Conversation(home, "/set", "/set xtc_probability 0.5", "/set", "/set temp").said
         for name in FLAGS:
-            assert f"\n{name:<12}  the model’s own\n" in f"\n{said}"
+            assert f"\n{name:<12}  " in f"\n{said}"
+        assert "temp          0.6 (the model’s own)\n" in said
+        assert "top_p         0 (the default)\n" in said
+        assert "repetition_penalty  1.1 (the model’s own)\n" in said
+        assert "seed          another one each time\n" in said
         assert "thinking      as the template has it\n" in said
         assert said.count("xtc_probability  0.5\n") == 2
 

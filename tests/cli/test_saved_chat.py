@@ -93,6 +93,13 @@ def test_json_names_the_session(home: Home) -> None:
     assert events[0]["session_id"] in home.ids
 
 
+def test_going_on_with_a_template_file_names_it(home: Home, tmp_path: Path) -> None:
+    template = tmp_path / "mine.jinja"
+    template.write_text("{{ messages }}")
+    home.json("say one", "--template", str(template))
+    assert f"tokens to prefill, with the template {template}\n" in home.run("-c", "say two").err
+
+
 def test_going_on_with_the_one_used_last(home: Home) -> None:
     first = home.json("say one")["session_id"]
     done = home.run("-c", "say two", "--json")

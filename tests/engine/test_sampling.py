@@ -8,7 +8,7 @@ import mlx.core as mx
 import pytest
 from mlxchat.engine.options import SamplingOptions
 from mlxchat.engine.request import Draw
-from mlxchat.engine.sampling import ThinkFloor, build, resolve
+from mlxchat.engine.sampling import ThinkFloor, build, model_defaults, resolve
 from mlxchat.errors import UsageError
 
 pytestmark = pytest.mark.exact
@@ -40,6 +40,14 @@ def draws(options: SamplingOptions, defaults: dict[str, Any], count: int = 40) -
     draw = Draw(sampler, processors)
     logits = mx.array([[[0.0, 1.0, 1.1, -2.0]]])
     return [int(draw(logits, mx.array([2], mx.uint32)).item()) for _ in range(count)]
+
+
+def test_what_holds_of_settings_that_nobody_chose() -> None:
+    held = model_defaults(SAMPLED | {"repetition_penalty": 1.1})
+    assert held["temp"] == (0.7, True)
+    assert held["min_p"] == (0.0, False)
+    assert held["repetition_penalty"] == (1.1, True)
+    assert model_defaults({})["temp"] == (0.0, False)
 
 
 def test_greedy_takes_the_best() -> None:

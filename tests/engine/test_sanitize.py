@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mlxchat.engine import sanitize as module
-from mlxchat.engine.sanitize import Sanitizer, sanitize
+from mlxchat.engine.sanitize import BIDI_CONTROLS, Sanitizer, sanitize, sanitize_line
 
 pytestmark = pytest.mark.plain
 
@@ -68,3 +68,9 @@ def test_a_filter_that_forgets_between_deltas_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(module.Sanitizer, "feed", lambda self, text: whole(Sanitizer(), text))
     sanitizer = Sanitizer()
     assert sanitizer.feed("a\x1b") + sanitizer.feed("[31mb") != "ab"
+
+
+def test_a_line_of_the_programs_own_shows_what_would_turn_it() -> None:
+    assert sanitize_line("a\u202eb\u2066\x1b[1mc\u200f") == r"a\u202eb\u2066c\u200f"
+    assert all(sanitize(char) == char and sanitize_line(char) != char for char in BIDI_CONTROLS), "prose keeps them"
+    assert sanitize_line("שלום é日🙂\n") == "שלום é日🙂\n"

@@ -200,6 +200,9 @@ class FakeChat(Conversation):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
 
+    def sampling_defaults(self) -> dict[str, tuple[float, bool]]:
+        return {"temp": (0.6, True), "top_p": (0.0, False), "repetition_penalty": (1.1, True)}
+
     def clear(self) -> None:
         self._recorder.cleared()
         self._start_over(ConversationTree(self.tree.model))

@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # tests/, so that nothing here shadows a module by its name
 
-from mlxchat.cli import chat_run, repl_models, repl_run  # noqa: E402
+from mlxchat.cli import chat_run, engine_access, repl_models, repl_run  # noqa: E402
 from mlxchat.cli.main import main  # noqa: E402
 from support.fake_engine import FakeChat, FakeEngine, FakeInfo  # noqa: E402
 
@@ -18,7 +18,7 @@ def no_download(*_names: Any, **_flags: Any) -> None:
 
 
 def install(target: Any = chat_run) -> None:
-    target.start_engine = FakeEngine.start
+    engine_access.start_engine = FakeEngine.start  # type: ignore[assignment]
     target.new_chat = FakeChat
     target.ensure_model = no_download
     target.choose_first_model = lambda flags, stdin, streams: flags
