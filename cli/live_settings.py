@@ -17,6 +17,7 @@ Defaults = Mapping[str, tuple[float, bool]]
 """What holds of settings that nobody chose, and whether the model says so."""
 
 _NO_MODEL_SAYS = {"max_tokens": "up to the end of the context", "seed": "another one each time", STOP: "none"}
+_NAME_WIDTH = 12
 _THINKING = {None: "as the template has it", True: "on", False: "off"}
 
 
@@ -46,13 +47,13 @@ def changed(sampling: SamplingOptions, name: str, value: str) -> SamplingOptions
     return replace(sampling, extra=extra)
 
 
-def shown(sampling: SamplingOptions, name: str, defaults: Defaults | None = None) -> str:
-    """One setting as a line: its name and value; of one that nobody chose what holds by `defaults`."""
+def shown(sampling: SamplingOptions, name: str, defaults: Defaults | None = None, width: int = _NAME_WIDTH) -> str:
+    """One setting as a line: its name in `width` columns and its value, or what holds by `defaults`."""
     values: dict[str, Any] = {one.name: getattr(sampling, one.name) for one in fields(sampling)} | sampling.extra
     value = values.get(name)
     if name == STOP and sampling.stop:
         value = ", ".join(repr(text) for text in sampling.stop)
-    return f"{name:<12}  {_unchosen(name, defaults or {}) if value in (None, ()) else value}"
+    return f"{name:<{width}}  {_unchosen(name, defaults or {}) if value in (None, ()) else value}"
 
 
 def _unchosen(name: str, defaults: Defaults) -> str:
@@ -67,8 +68,10 @@ def _unchosen(name: str, defaults: Defaults) -> str:
 def all_shown(sampling: SamplingOptions, thinking: ThinkingOptions, defaults: Defaults) -> list[str]:
     """Every setting that has a flag, was changed or is the model's, and how the model thinks."""
     others = (name for name in NUMBERS if name in sampling.extra or defaults.get(name, (0, False))[1])
-    lines = [shown(sampling, name, defaults) for name in (*FLAGS, STOP, *others)]
-    return [*lines, f"{'thinking':<12}  {thinking_words(thinking)}"]
+    names = (*FLAGS, STOP, *others)
+    width = max(_NAME_WIDTH, *map(len, names))
+    lines = [shown(sampling, name, defaults, width) for name in names]
+    return [*lines, f"{'thinking':<{width}}  {thinking_words(thinking)}"]
 
 
 def thinking_words(thinking: ThinkingOptions) -> str:

@@ -59,13 +59,13 @@ ARGUMENTS = {
     "/detach": "N|NAME",
     "/system": "[TEXT|@FILE|none]",
     "/set": "[NAME [VALUE]]",
-    "/think": "on|off|show|hide|budget N",
+    "/think": "[on|off|show|hide|budget N]",
     "/model": "[NAME]",
     "/tokens": "[TEXT]",
     "/prompt": "[--ids] [TEXT]",
-    "/tools": "VERB NAME",
-    "/mcp": "VERB NAME",
-    "/markdown": "on|off",
+    "/tools": "[VERB NAME]",
+    "/mcp": "[VERB NAME]",
+    "/markdown": "[on|off]",
 }
 """What may stand after a command; the others take nothing."""
 

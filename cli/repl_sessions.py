@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..engine.conversation_tree import ConversationTree
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
-from ..errors import UsageError
+from ..errors import InputError, UsageError
 from ..transcripts.session_export import export, export_unsaved
 from ..transcripts.session_file import read_session
 from ..transcripts.session_recorder import SessionRecorder
@@ -139,7 +139,10 @@ class ReplSessions:
         """
         if not which:
             raise UsageError("/load needs a chat", "/sessions lists their ids")
-        path = self._store.find(which)
+        try:
+            path = self._store.find(which)
+        except InputError as error:  # its hint is a command for the shell
+            raise InputError(error.message, "/sessions lists them") from None
         if path.stem == self._current.session_id:
             raise UsageError(f"{path.stem} is this chat", "/sessions lists the others")
         wanted, here = read_session(path).settings, settings_of(self._current.flags, None)

@@ -74,6 +74,10 @@ def test_what_cannot_be_done_is_said_and_comes_back(home: Path, line: str, cause
     assert held.typist.drafts[-1] == line
 
 
+def test_the_hint_for_an_unknown_chat_can_be_typed_right_there(home: Path) -> None:
+    assert "begins with 'zzz'\n/sessions lists them\n" in Conversation(home, "/load zzz").said
+
+
 def test_this_chat_is_not_loaded_again(home: Path) -> None:
     first = Conversation(home, "say one").first
     held = Conversation(home, f"/load {first}", flags=ChatFlags(model="fake", resume=first))
