@@ -10,7 +10,7 @@ from .cache_lines import cache_lines
 from .prompt_lines import id_lines, sent_as, stretches
 from .repl_help import help_lines
 from .repl_state import Command, ReplState, counted
-from .stats_line import details, stats_line
+from .stats_line import details, print_stats
 
 _IDS = "--ids"
 
@@ -41,7 +41,8 @@ class ReplLooks:
         if not requests:
             self._state.note("no answer yet")
             return
-        for line in (stats_line(requests[-1]), *details(requests[-1])):
+        print_stats(requests[-1], self._state.streams)
+        for line in details(requests[-1]):
             self._state.note(line)
         if len(requests) > 1:
             sums = total(requests)

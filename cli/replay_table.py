@@ -177,8 +177,9 @@ class Table:
         """One conversation's sums."""
         totals = Totals.of(rows)
         hit = "–" if totals.hit_rate is None else f"{100 * totals.hit_rate:.0f} %"
+        noun = "request" if totals.turns == 1 else "requests"
         words = (
-            f"{totals.turns:>4} requests{totals.prompt_tokens:>12,} prompt{totals.cached_tokens:>12,} cached"
+            f"{totals.turns:>4} {noun:<8}{totals.prompt_tokens:>12,} prompt{totals.cached_tokens:>12,} cached"
             f"{totals.prefill_tokens:>10,} new{hit:>7}"
         )
         if len(words) + 12 > self.width:
