@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .coverage import Coverage, Prospect
-from .coverage import Piece as Piece
+from .coverage import Coverage, Piece, Prospect
 from .index import Entry
 from .keys import BLOCK, Ids, Span
 from .layers import Layout

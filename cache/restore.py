@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import numpy as np
 
+from .coverage import Piece
 from .index import Entry
 from .keys import Ids
 from .layers import DTYPES, Bytes, RowGroup, empty_rows, host_view, row_bytes
 from .live import LiveCache
-from .planner import Piece, Plan
+from .planner import Plan
 from .records import TensorSpec
 from .store import Store
 from .window import SLACK
