@@ -8,6 +8,10 @@ from typing import Any
 from ..engine.tools.tool import ToolResult
 
 _SHORT, _LONG = 60, 120
+# Printable, says Unicode, but nothing is seen of them: fillers, joiners, blanks, variation selectors.
+_FEW = map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0))
+_RANGES = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+_BLANK = frozenset((*_FEW, *(chr(number) for numbers in _RANGES for number in numbers)))
 
 
 def argument_lines(arguments: dict[str, Any]) -> list[str]:
@@ -17,7 +21,7 @@ def argument_lines(arguments: dict[str, Any]) -> list[str]:
 
 def visible(text: str) -> str:
     """`text` with an escape in place of every character that shows nothing, or changes how others are shown."""
-    return "".join(char if char.isprintable() else _escape(char) for char in text)
+    return "".join(char if char.isprintable() and char not in _BLANK else _escape(char) for char in text)
 
 
 def call_line(name: str, arguments: dict[str, Any]) -> str:

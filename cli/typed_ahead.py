@@ -7,11 +7,11 @@ import select
 import threading
 from collections.abc import Callable
 
-from .typed_keys import waiting
+from .typed_keys import PASTE_BEGINS, in_paste, waiting
 
 CTRL_O = b"\x0f"
-_PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
 _PASTES_MARKED, _PASTES_UNMARKED = "\x1b[?2004h", "\x1b[?2004l"
+_PASTE_PAUSE_S = 0.5  # a terminal leaves no such gap within a paste
 _CHUNK = 4096
 
 
@@ -50,6 +50,7 @@ class TypedAhead:
             return
         os.write(self._wake[1], b".")
         self._thread.join()
+        self._finish_paste()
         for end in self._wake:
             os.close(end)
         self._thread = self._wake = None
@@ -73,9 +74,19 @@ class TypedAhead:
                 return
             self._take_in(data)
 
+    def _finish_paste(self) -> None:
+        """Take all of a paste that has begun: the prompt would read its rest as typed lines, and send each of them."""
+        try:
+            while in_paste(self._held) and select.select([self._descriptor], [], [], _PASTE_PAUSE_S)[0]:
+                data = os.read(self._descriptor, _CHUNK)
+                if not data:
+                    return
+                self._take_in(data)
+        except OSError:
+            return
+
     def _take_in(self, data: bytes) -> None:
-        pasting = self._held.rfind(_PASTE_BEGINS) > self._held.rfind(_PASTE_ENDS)
-        if CTRL_O in data and not pasting and _PASTE_BEGINS not in data:
+        if CTRL_O in data and not in_paste(self._held) and PASTE_BEGINS not in data:
             presses = data.count(CTRL_O)
             data = data.replace(CTRL_O, b"")
             for _ in range(presses):

@@ -56,10 +56,12 @@ class Ending:
 
     def fail(self, run: Run, error: Exception) -> None:
         """The run ends, at whatever point; its caches may be in any state, so they are let go."""
-        run.reuse.abandon(run.sequence)
-        run.lazy = None
-        self._runner.log.flush()
-        give_up(run.request, error, run.text)
+        try:
+            run.reuse.abandon(run.sequence)
+            run.lazy = None
+            self._runner.log.flush()
+        finally:  # nobody else knows of the run any more
+            give_up(run.request, error, run.text)
 
 
 def give_up(request: Request, error: Exception, partial: str) -> None:

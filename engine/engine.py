@@ -133,6 +133,10 @@ class Engine:
             with machinery.running():
                 self._ready.set_result(machinery.info)
                 self._serve(machinery)
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)  # whoever starts it would wait for ever
         finally:
             self._refuse_all()
 

@@ -76,16 +76,14 @@ class EngineLoop:
         self._ahead.offer(request)
 
     def shut(self) -> None:
-        """No more steps will come: end the active runs as interrupted ones, and refuse what waits."""
+        """No more steps will come: refuse what waits, and end the active runs as interrupted ones."""
         for run in self.active:
             run.request.cancelled.set()
-        refused = list(self.waiting)
-        self.waiting.clear()
+        self._ahead.drop()
+        while self.waiting:  # before the steps, which may fail
+            give_up(self.waiting.popleft(), EngineFailed("the engine has stopped", "start mlxchat again"), "")
         while self.active:
             self.step()
-        self._ahead.drop()
-        for request in refused:
-            give_up(request, EngineFailed("the engine has stopped", "start mlxchat again"), "")
 
     def break_off(self, error: Exception) -> None:
         """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
@@ -214,9 +212,11 @@ class EngineLoop:
         except Exception as error:
             if request in self.waiting:
                 self.waiting.remove(request)
-            if not isinstance(error, MlxchatError):  # ours come before anything is touched; others may leave a mess
-                self._beginning.abandon(request)
-            give_up(request, error, "")
+            try:
+                if not isinstance(error, MlxchatError):  # ours come before anything is touched; others leave a mess
+                    self._beginning.abandon(request)
+            finally:
+                give_up(request, error, "")
 
     # -- the end of a run --------------------------------------------------------------------------------------
 

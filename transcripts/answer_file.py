@@ -72,6 +72,10 @@ class AnswerFile:
         """Add a line; it is on the disk when this returns. Raises OutputError, the file being as it was before."""
         line = _encoded(value)
         try:
+            if os.fstat(self._descriptor).st_nlink == 0:  # what is written would be gone with the descriptor
+                raise OutputError(
+                    f"{self._path} was deleted or replaced", "run it again, or name another file with --out"
+                )
             _write(self._descriptor, line)
             os.fsync(self._descriptor)
         except OSError as error:

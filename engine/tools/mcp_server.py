@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..sanitize import sanitize
 from .mcp_config import CONNECT_S, ServerSpec
 from .mcp_content import result_of
 from .server_log import ServerLog
@@ -249,4 +250,5 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """What it says, which may be a server's own words."""
+    return " ".join(sanitize(str(error)).split())[:300] or type(error).__name__

@@ -77,6 +77,8 @@ def test_nothing_in_it_is_invisible_or_moves_the_cursor() -> None:
     for escape in (r"\u202e", r"\u200b", r"\u001b", r"\r", r"\n", r"\u2028", r"\u00a0"):
         assert escape in shown
     assert visible("é日🙂") == "é日🙂"
+    blank = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef"
+    assert visible(f"rm{blank}x").isascii()
 
 
 def test_where_it_comes_from_is_not_turned_round_either() -> None:

@@ -102,3 +102,19 @@ def test_keys_for_a_draft_begin_a_line_and_send_nothing() -> None:
     assert [press.key for press in _presses("a\r", to_a_draft=False)] == ["a", "c-m"]
     assert [press.key for press in _presses("a\r", to_a_draft=True)] == ["c-j", "a", "c-j"]
     assert [press.key for press in _presses("\x04", to_a_draft=True)] == ["c-d"]
+
+
+def test_a_paste_under_way_is_taken_whole(keyboard: Keyboard) -> None:
+    keyboard.keys.start(keyboard.count)
+    keyboard.press("\x1b[200~one\r")
+    wait_until(lambda: keyboard.keys._held.endswith(b"\r"), "the keys")
+    rest = threading.Timer(0.1, keyboard.press, ("two\r\x1b[201~",))
+    rest.start()
+    keyboard.keys.stop()
+    rest.join()
+    assert keyboard.keys.take() == "\x1b[200~one\rtwo\r\x1b[201~"
+
+
+def test_of_a_paste_without_an_end_nothing_is_lost() -> None:
+    keys = _presses("a\x1b[200~one\rtwo", to_a_draft=False)
+    assert [key.data for key in keys] == ["a", "one\rtwo"]

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 from mlxchat.engine.ahead import AheadRequest
+from mlxchat.engine.beginning import Beginning
 from mlxchat.engine.engine import Engine
-from mlxchat.engine.events import TurnFailed
+from mlxchat.engine.events import TurnDone, TurnFailed
 from mlxchat.engine.loop import EngineLoop
+from mlxchat.engine.prefilling import Prefiller
 from mlxchat.engine.request import Request
+from mlxchat.engine.reuse import Reuse
+from mlxchat.engine.setup import Machinery
 from mlxchat.errors import EngineFailed
-from support.at_once import asked, events_of, next_number
+from support.at_once import asked, next_number
 from support.scripted import ScriptedEngine, model_folder
 
 pytestmark = pytest.mark.exact
@@ -32,8 +36,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def failure_of(request: Request) -> TurnFailed:
-    last = events_of(request)[-1]
-    assert isinstance(last, TurnFailed)
+    while not isinstance(last := request.events.get(timeout=PATIENCE_S), TurnFailed):
+        assert not isinstance(last, TurnDone)
     return last
 
 
@@ -118,3 +122,58 @@ def refused_in_the_inbox(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> boo
     except queue.Empty:
         return False
     return isinstance(last, TurnFailed)
+
+
+def planted(*_: Any, **__: Any) -> None:
+    raise RuntimeError("planted")
+
+
+def test_what_waits_is_answered_though_the_last_steps_fail(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, waiting = asked("a", "Count."), asked("b", "Count.")
+    closing = threading.Thread(target=engine.close)
+
+    def begin(machinery: Any) -> None:
+        machinery.loop.waiting.extend((running, waiting))
+        machinery.loop.step()
+        assert [run.request for run in machinery.loop.active] == [running]
+        monkeypatch.setattr(EngineLoop, "step", planted)
+        closing.start()
+        while engine._inbox.empty():
+            time.sleep(0.001)
+
+    engine.call(begin)
+    closing.join(PATIENCE_S)
+    assert "planted" in failure_of(running).error.message
+    assert failure_of(waiting).error.message == "the engine has stopped"
+
+
+def test_a_run_is_answered_though_its_end_fails_twice(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prefiller, "step", planted)
+    monkeypatch.setattr(Reuse, "abandon", planted)
+    request = asked("a", "Count.")
+    engine.submit(request)
+    assert "planted" in failure_of(request).error.message
+
+
+def test_a_request_is_answered_though_its_caches_cannot_be_let_go(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Beginning, "restore", planted)
+    monkeypatch.setattr(Reuse, "abandon", planted)
+    request = asked("a", "Count.")
+    engine.submit(request)
+    assert "planted" in failure_of(request).error.message
+
+
+def test_a_start_is_answered_though_nothing_can_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machinery, "running", planted)
+    made: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def start() -> None:
+        try:
+            ScriptedEngine(model_folder(tmp_path / "model"), tmp_path / "work", "One two three.")
+        except RuntimeError as error:
+            made.put(error)
+
+    threading.Thread(target=start, daemon=True).start()
+    assert isinstance(made.get(timeout=PATIENCE_S), RuntimeError)

@@ -114,6 +114,10 @@ def test_escape_sequences_are_taken_out(server: Any) -> None:
     assert text.endswith("done")
 
 
+def test_they_are_taken_out_of_what_an_error_says_too() -> None:
+    assert module._one_line(RuntimeError("no\x1b[2J\x1b]0;mine\x07\n way")) == "no way"
+
+
 def test_a_server_may_ask_for_nothing(server: Any) -> None:
     """Not in the new protocol, nor in the old one, where the client must not even say that it could."""
     assert call(server, "ask").text == "refused: roots, elicitation"

@@ -139,6 +139,28 @@ def test_a_full_disk_costs_the_line_and_nothing_before_it(tmp_path: Path, monkey
     assert [value["custom_id"] for value in answers(tmp_path / "out")] == ["a", "b"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_file_that_is_taken_away_is_noticed_at_the_next_answer(again: bool, tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    file = AnswerFile(path)
+    file.append(line("a"))
+    path.unlink()
+    if again:
+        path.write_text("")
+    with pytest.raises(OutputError, match="deleted or replaced"):
+        file.append(line("b"))
+    file.close()
+
+
+def test_a_file_that_is_moved_takes_its_answers_along(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    file = AnswerFile(path)
+    path.rename(tmp_path / "moved.jsonl")
+    file.append(line("a"))
+    file.close()
+    assert standing(tmp_path / "moved.jsonl").requests == {"a": "batch_req_a"}
+
+
 def test_an_answer_is_on_the_disk_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
