@@ -64,6 +64,11 @@ class Ending:
             give_up(run.request, error, run.text)
 
 
+def stopped() -> EngineFailed:
+    """What whoever comes too late is told."""
+    return EngineFailed("the engine has stopped", "start mlxchat again")
+
+
 def give_up(request: Request, error: Exception, partial: str) -> None:
     """Tell whoever asked that nothing more comes; what isn't one of our errors is a failure of the engine."""
     if not isinstance(error, MlxchatError):

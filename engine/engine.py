@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import cast
 
-from ..errors import EngineFailed
 from . import backend
 from .events import TurnFailed
 from .options import EngineOptions
@@ -19,13 +18,10 @@ backend.prepare()  # the BLAS is chosen once, before the first import of mlx, wh
 
 from .ahead import AheadRequest  # noqa: E402
 from .cache_report import CacheReport as CacheReport  # noqa: E402
+from .ending import stopped  # noqa: E402
 from .request import Request  # noqa: E402
 from .setup import EngineInfo as EngineInfo  # noqa: E402
 from .setup import Machinery, build, release_streams  # noqa: E402
-
-
-def _stopped() -> EngineFailed:
-    return EngineFailed("the engine has stopped", "start mlxchat again")
 
 
 @dataclass(frozen=True)
@@ -39,11 +35,11 @@ class _Task:
 def _refuse(item: Request | AheadRequest | _Task) -> None:
     """Tell whoever waits for it that it will not be done."""
     if isinstance(item, Request):
-        item.events.put(TurnFailed(_stopped(), ""))
+        item.events.put(TurnFailed(stopped(), ""))
     elif isinstance(item, AheadRequest):
         item.done.set()
     else:
-        item.result.set_exception(_stopped())
+        item.result.set_exception(stopped())
 
 
 class Engine:

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import EngineFailed, MlxchatError
+from ..errors import MlxchatError
 from .admission import Admission, first_free
 from .ahead import AheadRequest
 from .beginning import Beginning
 from .conversations import Conversations
 from .decoding import Decoder
-from .ending import Ending, give_up
+from .ending import Ending, give_up, stopped
 from .hit_rate import HitRate
 from .prefilling import Prefiller
 from .preparation import Preparation
@@ -81,7 +81,7 @@ class EngineLoop:
             run.request.cancelled.set()
         self._ahead.drop()
         while self.waiting:  # before the steps, which may fail
-            give_up(self.waiting.popleft(), EngineFailed("the engine has stopped", "start mlxchat again"), "")
+            give_up(self.waiting.popleft(), stopped(), "")
         while self.active:
             self.step()
 
