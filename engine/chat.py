@@ -17,9 +17,10 @@ from .engine import Engine
 from .events import Event, ReasoningDelta, TextDelta, TurnDone, TurnFailed
 from .messages import Message
 from .options import RequestOptions
-from .outlook import Outlook, count_tokens, look_ahead, sampling_defaults
+from .outlook import Outlook, count_tokens, look_ahead
 from .recorder import Recorder, Unrecorded
 from .request import Request
+from .sampling import model_defaults
 from .stats import RequestStats
 
 Tools = tuple[dict[str, Any], ...]
@@ -154,7 +155,8 @@ class Chat(Conversation):
 
     def sampling_defaults(self) -> dict[str, tuple[float, bool]]:
         """What holds of settings that nobody chose, by name; and whether the model says so. Raises EngineFailed."""
-        return cast(dict[str, tuple[float, bool]], self._engine.call(sampling_defaults))
+        found = self._engine.call(lambda machinery: model_defaults(machinery.model.generation_config))
+        return cast(dict[str, tuple[float, bool]], found)
 
     # -- one request -------------------------------------------------------------------------------------------
 

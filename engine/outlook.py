@@ -55,13 +55,6 @@ def look_ahead(
     return Outlook(prompt.text, np.array(prompt.ids, np.int32), cached, limit)
 
 
-def sampling_defaults(machinery: Machinery) -> dict[str, tuple[float, bool]]:
-    """What `model_defaults` says of the loaded model. Engine thread only."""
-    from .sampling import model_defaults
-
-    return model_defaults(machinery.model.generation_config)
-
-
 def count_tokens(machinery: Machinery, texts: tuple[str, ...]) -> list[int]:
     """How many tokens each text is by itself. Engine thread only."""
     tokenizer = machinery.model.tokenizer

@@ -56,7 +56,7 @@ def model_defaults(generation: Mapping[str, Any]) -> dict[str, tuple[float, bool
     """What holds of settings that nobody chose, by name; and whether it is the model's generation_config.json's."""
     nothing, plain = resolve(SamplingOptions(), {}), resolve(SamplingOptions(), generation)
     found: dict[str, tuple[float, bool]] = {name: (value, value != nothing[name]) for name, value in plain.items()}
-    penalty = float(generation.get("repetition_penalty", 1.0))
+    penalty = _repetition_penalty(generation)
     return found | {"repetition_penalty": (penalty, penalty != 1.0)}
 
 
@@ -69,9 +69,15 @@ def build(options: SamplingOptions, defaults: Mapping[str, Any]) -> tuple[Sample
     kept = {k: v for k, v in extra.items() if k in _SAMPLER_EXTRA}
     sampler = _fitting(resolve(options, defaults) | kept)
     penalties = {k: v for k, v in extra.items() if k in _PROCESSOR_EXTRA}
-    if "repetition_penalty" not in penalties and defaults.get("repetition_penalty", 1.0) != 1.0:
-        penalties["repetition_penalty"] = float(defaults["repetition_penalty"])
+    advised = _repetition_penalty(defaults)
+    if advised != 1.0:
+        penalties.setdefault("repetition_penalty", advised)
     return sampler, make_logits_processors(**penalties)
+
+
+def _repetition_penalty(defaults: Mapping[str, Any]) -> float:
+    """What generation_config.json advises; 1 is none."""
+    return float(defaults.get("repetition_penalty", 1.0))
 
 
 def _fitting(settings: dict[str, Any]) -> Sampler:
