@@ -38,8 +38,6 @@ class SessionRecorder:
     forked_from  id of the session they were taken from
     """
 
-    session_id: str
-
     def __init__(
         self,
         folder: Path,
@@ -56,7 +54,6 @@ class SessionRecorder:
 
     def _start(self, carried: Sequence[Entry] = (), forked_from: str | None = None) -> None:
         """A session that has no file yet."""
-        self.session_id = self._writer.path.stem
         self._journal: Journal | None = None
         self._carried = list(carried)
         self._first: dict[str, Any] | None = {"type": "session", "harness": HARNESS, "id": self.session_id}
@@ -80,7 +77,6 @@ class SessionRecorder:
         """
         conversation = saved.answered
         recorder = cls(appender.path.parent, settings, tell)
-        recorder.session_id = appender.path.stem
         recorder._writer.turn_to(appender)
         if settings == saved.settings:
             recorder._first = None
@@ -98,6 +94,11 @@ class SessionRecorder:
         if saved.unfinished is not None and appender.complete:
             journal_path(appender.path).unlink(missing_ok=True)
         return recorder
+
+    @property
+    def session_id(self) -> str:
+        """The name of the session's file."""
+        return self._writer.path.stem
 
     @property
     def failure(self) -> OutputError | None:
