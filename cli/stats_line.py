@@ -25,13 +25,11 @@ REASONS: dict[ShortfallReason, str] = {
 }
 
 
-def stats_line(stats: RequestStats) -> str:
-    """For example `prompt 4,210 (4,096 cached, 114 new) · rewound 312 · ttft 0.41 s · 62 tok/s · ctx 12 %`."""
-    return " · ".join(text for text, _ in _parts(stats))
-
-
 def print_stats(stats: RequestStats, streams: Streams) -> None:
-    """The line on stderr, dim, broken between its parts where the terminal is narrow; a gauge that warns in yellow."""
+    """The line on stderr, dim, broken between its parts where the terminal is narrow; a gauge that warns in yellow.
+
+    For example `prompt 4,210 (4,096 cached, 114 new) · rewound 312 · ttft 0.41 s · 62 tok/s · ctx 12 %`.
+    """
     width = size_of(streams.stderr).columns if streams.live else None
     spans: list[tuple[str, str]] = []
     used = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import get_args
 
 import pytest
-from mlxchat.cli.stats_line import REASONS, details, seconds, size, speed, stats_line
+from mlxchat.cli.stats_line import REASONS, details, print_stats, seconds, size, speed
+from mlxchat.cli.streams import Streams
 from mlxchat.engine.stats import RequestStats, ShortfallReason
 
 pytestmark = pytest.mark.plain
@@ -21,6 +23,13 @@ STATS = RequestStats(
     context_tokens=246,
     context_limit=2048,
 )
+
+
+def stats_line(stats: RequestStats) -> str:
+    """What `print_stats` prints where lines may be of any length."""
+    stderr = io.StringIO()
+    print_stats(stats, Streams(stderr=stderr))
+    return stderr.getvalue().removesuffix("\n")
 
 
 def test_the_line() -> None:
