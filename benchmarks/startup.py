@@ -52,7 +52,9 @@ def one_shot(model: str) -> tuple[float, float]:
     given = [*PROGRAM, "-m", model, QUESTION, "--jsonl", "--temp", "0", "--max-tokens", "1", "--no-save", "--no-stdin"]
     with subprocess.Popen([sys.executable, *given], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        seen = dict(arrivals(process.stdout, started))
+        seen: dict[str, float] = {}
+        for kind, when in arrivals(process.stdout, started):
+            seen.setdefault(kind, when)
     return seen["session"], seen["text"]
 
 
