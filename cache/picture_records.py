@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import mlx.core as mx
-import numpy as np
 
-from .index import Entry
 from .keys import Place
-from .layers import DTYPE_NAMES, DTYPES, Bytes, host_view
+from .layers import DTYPE_NAMES, host_view
 from .records import TensorSpec
 from .store import Store
+from .tensors import TensorSink, cleared_tensors
 
 GROUP: Final = "vision"
 
@@ -44,24 +43,12 @@ class PictureRecords:
         entry = match.groups.get(GROUP) if match is not None else None
         if entry is None:
             return None
-        arrays, views = _empty(entry)
-
-        def copy(tensors: dict[str, memoryview]) -> None:
-            for name, view in views.items():
-                view[:] = np.frombuffer(tensors[name], np.uint8)
-
-        if self._store.read([(entry, copy)]):
+        arrays = cleared_tensors(entry)
+        mx.eval(arrays)
+        if self._store.read([(entry, TensorSink.into(arrays))]):
             return None
         self._store.touch([place], [entry], user)
-        return arrays
+        return list(arrays.values())
 
     def _place(self, digest: bytes) -> Place:
         return Place(self._parent, digest)
-
-
-def _empty(entry: Entry) -> tuple[list[mx.array], dict[str, Bytes]]:
-    """Arrays as the record's tensors are, and writable views of their bytes by the tensors' names."""
-    specs = entry.header.tensors
-    arrays = [mx.zeros(spec.shape, DTYPES[spec.dtype]) for spec in specs]
-    mx.eval(arrays)
-    return arrays, {s.name: np.frombuffer(host_view(a), np.uint8) for s, a in zip(specs, arrays, strict=True)}

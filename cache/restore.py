@@ -11,11 +11,12 @@ import numpy as np
 from .coverage import Piece
 from .index import Entry
 from .keys import Ids
-from .layers import DTYPES, Bytes, RowGroup, empty_rows, host_view, row_bytes
+from .layers import Bytes, RowGroup, empty_rows, row_bytes
 from .live import LiveCache
 from .planner import Plan
 from .records import TensorSpec
 from .store import Store
+from .tensors import TensorSink, cleared_tensors
 from .window import SLACK
 
 Sink = Callable[[dict[str, memoryview]], None]
@@ -81,22 +82,6 @@ class WholeRowSink(RowSink):
         return [head[self.target].reshape(-1).data for head in self.views[name]]
 
 
-@dataclass(frozen=True)
-class StateSink:
-    """Whole tensors of a state, flat."""
-
-    views: dict[str, Bytes]
-
-    def __call__(self, tensors: dict[str, memoryview]) -> None:
-        """Copy."""
-        for name, data in tensors.items():
-            self.views[name][:] = np.frombuffer(data, np.uint8)
-
-    def places(self, name: str) -> list[memoryview]:
-        """The tensor itself."""
-        return [self.views[name].data]
-
-
 def _byte_shape(spec: TensorSpec) -> tuple[int, int, int]:
     heads, rows, width = spec.shape
     return heads, rows, spec.nbytes // max(1, heads * rows) if width else 0
@@ -114,7 +99,7 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
         made, state = _allocated([group for group in live.layout.rows if plan.rows[group.name]], plan, room)
         jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
         if plan.state is not None:
-            jobs.append((plan.state, _state_sink(state)))
+            jobs.append((plan.state, TensorSink.into(state)))
         if jobs and store.read(jobs):
             return False, 0
     finally:
@@ -127,8 +112,7 @@ def _allocated(groups: list[RowGroup], plan: Plan, room: int) -> tuple[list[Buff
     """What the records go into, all of it cleared by one evaluation: the groups' buffers, and the state's tensors."""
     try:
         made = [_group_buffers(group, plan, room) for group in groups]
-        specs = () if plan.state is None else plan.state.header.tensors
-        state = {spec.name: mx.zeros(spec.shape, DTYPES[spec.dtype]) for spec in specs}
+        state = {} if plan.state is None else cleared_tensors(plan.state)
         mx.eval([buffers.arrays for buffers in made], state)
         for buffers in made:
             buffers.open()
@@ -171,15 +155,6 @@ def _group_buffers(group: RowGroup, plan: Plan, room: int) -> Buffers:
     assert pieces
     first = pieces[0].start
     return Buffers.allocate(group, pieces[0].entry, first, _capacity(group, first, plan.position, room))
-
-
-def _state_sink(state: dict[str, mx.array]) -> Sink:
-    """Fills the tensors, which were allocated on the engine thread, on the reader's."""
-    views = {
-        name: np.frombuffer(host_view(array), np.uint8) if array.nbytes else np.empty(0, np.uint8)
-        for name, array in state.items()
-    }
-    return StateSink(views)
 
 
 def _install(plan: Plan, live: LiveCache, ids: Ids, made: list[Buffers], state: dict[str, mx.array]) -> None:

@@ -246,13 +246,13 @@ def test_a_restore_takes_its_buffers_and_little_more(stored: Any) -> None:
 def test_a_second_copy_would_be_noticed(stored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: what was read is kept until the end."""
     kept: list[bytes] = []
-    real = restore._state_sink
+    real = restore.TensorSink.into
 
     def hoarding(state: Any) -> Any:
         sink = real(state)
         return lambda tensors: (kept.extend(bytes(view) for view in tensors.values()), sink(tensors))
 
-    monkeypatch.setattr(restore, "_state_sink", hoarding)
+    monkeypatch.setattr(restore.TensorSink, "into", hoarding)
     peak, most = peak_of(*stored)
     assert peak > most
 

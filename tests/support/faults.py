@@ -79,7 +79,7 @@ def ring_order(monkeypatch: Any) -> None:
 
 
 def state_zeroed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(restore, "_state_sink", lambda state: lambda tensors: None)
+    monkeypatch.setattr(restore.TensorSink, "into", lambda state: lambda tensors: None)
 
 
 def state_of_another_position(monkeypatch: Any) -> None:
