@@ -86,7 +86,7 @@ def test_killed_torn_and_run_again_each_request_is_answered_once(make: Make, tmp
 
 @pytest.mark.slow
 def test_killed_again_and_again(make: Make, tmp_path: Path) -> None:
-    names = [f"r{n}" for n in range(20)]
+    names = [f"r{n}" for n in range(40)]
     file = write(tmp_path / "requests.jsonl", map(request, names))
     out = tmp_path / "answers.jsonl"
     command = ("batch", str(file), "--out", str(out), "--parallel", "4", "-q")
