@@ -4,16 +4,16 @@
 # Usage: tests.sh [slow]
 set -u
 cd "$(dirname "$0")/.."
-which="not slow"
-[ "${1:-}" = slow ] && which="slow"
+which="not slow" examples=repeatable
+[ "${1:-}" = slow ] && which="slow" examples=searching
 log=$(mktemp)
 trap 'kill "$exact" 2>/dev/null; rm -f "$log"' EXIT INT TERM
 
-MLXCHAT_BLAS=off .venv/bin/python -m pytest -q -m "exact and $which" >"$log" 2>&1 </dev/null &
+MLXCHAT_BLAS=off .venv/bin/python -m pytest -q -m "exact and $which" --hypothesis-profile="$examples" >"$log" 2>&1 </dev/null &
 exact=$!
 echo "real weights, fast BLAS, and what needs none:"
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
-.venv/bin/python -m pytest -q -p no:cacheprovider -m "(real or plain) and $which" </dev/null
+.venv/bin/python -m pytest -q -p no:cacheprovider -m "(real or plain) and $which" --hypothesis-profile="$examples" </dev/null
 real_code=$?
 wait "$exact"
 exact_code=$?

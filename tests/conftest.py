@@ -6,10 +6,16 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
 from mlxchat.engine import backend, folders, models
 from mlxchat.engine.models import ModelFolder
 
 backend.prepare()
+
+# The same examples on each run: a commit is red or green, not both. `make test-slow` searches on ("searching").
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile("searching", print_blob=True)
+settings.load_profile("repeatable")
 
 # Started in the background, a shell has SIGINT ignored, and so would every program that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
