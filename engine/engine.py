@@ -158,7 +158,7 @@ class Engine:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""
         while True:
             try:
-                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.tick_s)
+                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.idle_in_s)
             except queue.Empty:
                 if machinery.loop.busy:
                     return True
