@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from mlxchat.engine.tools.mcp_servers import McpServers
 from mlxchat.engine.tools.tool import ToolResult
 from mlxchat.engine.tools.toolbox import Toolbox
 from support.oracle import read_log
+from support.process import closed_terminal
 from support.scripted import ScriptedEngine, done, model_folder, wait_until
 
 pytestmark = pytest.mark.plain
@@ -179,6 +181,13 @@ def test_a_server_that_hangs_dies_and_comes_back(tmp_path: Path) -> None:
         one.wait_ready()
         assert one.state == "ready"
     assert set(children()) <= set(before), "nothing of it is left"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("handler", "said"), [(signal.SIG_IGN, "ignored"), (signal.SIG_DFL, "the end")])
+def test_a_closed_terminal_is_to_a_server_what_it_is_to_the_program(handler: signal.Handlers, said: str) -> None:
+    with closed_terminal(handler), servers(spec()) as made:
+        assert call(made, "hangup").text == said
 
 
 def test_servers_that_never_come(tmp_path: Path) -> None:
