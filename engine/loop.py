@@ -49,6 +49,7 @@ class EngineLoop:
     ) -> None:
         self.waiting: deque[Request] = deque()
         self.active: list[Run] = []
+        self.has_failed = False  # for no run's fault: no more steps may come
         self.conversations = Conversations(reuse, recent=parallel)
         self.sequences = self.conversations.known
         self.rate = HitRate()
@@ -88,6 +89,7 @@ class EngineLoop:
 
     def break_off(self, error: Exception) -> None:
         """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
+        self.has_failed = True
         ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
         self.active.clear()
         self.waiting.clear()
@@ -112,12 +114,19 @@ class EngineLoop:
         self.conversations.park_idle()
 
     def forget(self, conversation: str) -> int:
-        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was."""
+        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was.
+
+        Raises what a step fails with, after which no more may come.
+        """
         for request in (*self.waiting, *(run.request for run in self.active)):
             if request.conversation == conversation:
                 request.cancelled.set()
-        while any(run.request.conversation == conversation for run in self.active):
-            self.step()
+        try:
+            while any(run.request.conversation == conversation for run in self.active):
+                self.step()
+        except Exception as error:
+            self.break_off(error)
+            raise
         self._turns.forget_pictures(conversation)
         return self.conversations.forget(conversation)
 

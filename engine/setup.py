@@ -12,10 +12,11 @@ from mlx_lm.generate import generation_stream, wired_limit
 
 from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
-from ..cache.layers import Layout, UnsupportedCache
+from ..cache.layers import Layout
 from ..cache.memory import Memory
 from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
+from ..cache.row_readers import UnsupportedCache
 from ..cache.store import Store
 from .adapter import read_adapter
 from .admission import Admission
