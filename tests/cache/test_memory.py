@@ -134,6 +134,7 @@ def test_the_disk_is_told_before_the_buffers_are_cleared(tight: Any, draw: Any, 
     prompt = draw(600)
     driver.turn("a", prompt, draw(3))
     driver.drop_live("a")
+    assert driver.store.drain(30)  # what still waits for the writer is not read from the disk
     told: list[int] = []
     real = restore._allocated
 

@@ -38,7 +38,6 @@ DIAGONAL: tuple[tuple[str, Family], ...] = (
     ("gemma4_text", "gemma4"),
     ("gpt_oss", "gpt_oss"),
     ("qwen3_5", "qwen36"),
-    ("qwen3_5", "qwen3"),
 )
 """The pairs of `make test`, restored from records; the others are for test-slow."""
 ALSO_LIVE = (("qwen3", "qwen3"), ("gemma3_text", "qwen3"), ("qwen3_5", "qwen36"))
