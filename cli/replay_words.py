@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,8 @@ from ..transcripts.model import Transcript
 from ..transcripts.padding import MARK
 from ..transcripts.remedies import Costly, costliest
 from ..transcripts.rows import Result, Row, by_conversation
-from .replay_table import Line, Span, Table, cut, plain
+from .line_breaking import cut, wrapped
+from .replay_table import Line, Span, Table, plain
 from .replay_timeline import timeline
 from .stats_line import seconds, size
 
@@ -36,9 +36,9 @@ class Subject:
 
 def labelled(label: str, text: str, width: int, style: str = "") -> list[Line]:
     """`text` behind a label, wrapped to the width under its own first word."""
-    wrapped = textwrap.wrap(text, max(20, width - _LABEL), break_on_hyphens=False) or [""]
-    heads = [label.ljust(_LABEL)] + [" " * _LABEL] * (len(wrapped) - 1)
-    return [[Span(head, "dim"), Span(words, style)] for head, words in zip(heads, wrapped, strict=True)]
+    lines = wrapped(text, max(20, width - _LABEL))
+    heads = [label.ljust(_LABEL)] + [" " * _LABEL] * (len(lines) - 1)
+    return [[Span(head, "dim"), Span(words, style)] for head, words in zip(heads, lines, strict=True)]
 
 
 def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Iterator[Line]:
