@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from mlxchat.cli.conversation_map import tree_lines
 from mlxchat.cli.line_breaking import broken, cells, cut, wrapped
@@ -33,7 +35,7 @@ def test_wide_characters_count_as_two(line: str, columns: int) -> None:
     lines = broken(line, columns).split("\n")
     assert " ".join(" ".join(lines).split()) == " ".join(line.split())
     assert max(map(cell_len, lines)) <= columns
-    assert all(cell_len(f"{one} {after.split()[0]}") > columns for one, after in zip(lines, lines[1:], strict=False))
+    assert all(cell_len(f"{one} {after.split()[0]}") > columns for one, after in pairwise(lines))
 
 
 def test_counted_by_characters_they_would_overflow() -> None:

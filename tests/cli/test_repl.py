@@ -248,7 +248,8 @@ class TestPictures:
 
     def test_a_text_model_is_given_none(self, path: Path) -> None:
         held = converse(f"/image {path}", "say one", sees=False)
-        assert "fake is a text model and can't see pictures" in held.err
+        assert "fake is a text model and can't see pictures\n/model NAME goes on with one that has vision" in held.err
+        assert "(-m)" not in held.err
         assert len(held.chat.messages[0].content) == 1
 
     @pytest.mark.parametrize("line", ["too long", "say one"])

@@ -129,6 +129,12 @@ def test_a_step_alone_is_kept_for_the_next_run(home: Path) -> None:
     assert Conversation(home, flags=ChatFlags(model="fake", resume=first)).messages == SAID[:2]
 
 
+def test_a_branch_without_words_is_not_exported(home: Path) -> None:
+    held = Conversation(home, "say one", "/rewind", f"/export {home}/a.md")
+    assert "mlxchat: nothing is said on this branch\n/tree shows the others\n" in held.said
+    assert not (home / "a.md").exists()
+
+
 def test_drop_says_what_it_costs_and_writes_a_branch(home: Path) -> None:
     held = Conversation(home, *TWO, "/drop 1", "say three", system="Be brief.")
     assert held.messages == ["s:Be brief.", "u:say two", "a:two", "u:say three", "a:three"]
