@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..engine.file_errors import unwritable
 from ..engine.stats import RequestStats
 from ..errors import DataError, Interrupted, OutputError
 from ..transcripts.heading import Coming, Share
@@ -207,8 +210,9 @@ def check_report(name: str | None) -> None:
     if name is None:
         return
     path = Path(name).expanduser()
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ReportError(f"can't write {name}: there is no such folder, or it is one", "name a file")
+    code = errno.EISDIR if path.is_dir() else 0 if path.absolute().parent.is_dir() else errno.ENOENT
+    if code:
+        raise _unwritable(name, OSError(code, os.strerror(code)))
 
 
 def write_report(name: str, text: str) -> None:
@@ -216,4 +220,8 @@ def write_report(name: str, text: str) -> None:
     try:
         Path(name).expanduser().write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ReportError(f"can't write {name}: {error.strerror or error}", "name another file") from error
+        raise _unwritable(name, error) from error
+
+
+def _unwritable(name: str, error: OSError) -> OutputError:
+    return unwritable(name, error, "name another file with --report", ReportError)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..engine.file_errors import unwritable
 from ..errors import DataError, MlxchatError, OutputError
 from .batch_answers import OK
 from .batch_lines import ID_PREFIX, BatchLine
@@ -151,8 +152,8 @@ def _busy(path: Path) -> OutputError:
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    hint = "make room and run it again: what is answered stays so" if full else "name another file with --out"
-    return OutputError(f"can't write {path}: {error.strerror or error}", hint)
+    mend = "make room and run it again: what is answered stays so" if full else "name another file with --out"
+    return unwritable(path, error, mend)
 
 
 def _read(descriptor: int, path: Path) -> tuple[Standing, int]:
