@@ -85,7 +85,7 @@ def _answer(
         from .batch_progress import BatchProgress
         from .pictures import with_pictures
 
-        tally.model = engine.info.model
+        tally.model, tally.adapter = engine.info.model, engine.info.adapter
         progress = BatchProgress(streams, len(pending))
         batch = Batch(
             engine,
