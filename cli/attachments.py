@@ -78,11 +78,11 @@ class Attachments:
             gone = [staged[int(which) - 1]]
         else:
             gone = [one for one in staged if which in ("", one.name, Path(one.name).name)]
+        if not staged:
+            raise UsageError("nothing goes with the next message", "/image PATH or /file PATH adds something")
         if not gone:
-            raise UsageError(
-                f"nothing is called {which}" if which else "nothing goes with the next message",
-                "/image alone lists what does",
-            )
+            there = "1" if len(staged) == 1 else f"1 to {len(staged)}"
+            raise UsageError(f"nothing is called {which}", f"/detach takes {there}, or a name; /image alone lists them")
         self.pictures = [one for one in self.pictures if not any(one is other for other in gone)]
         self.files = [one for one in self.files if not any(one is other for other in gone)]
         return [one.name for one in gone]

@@ -236,7 +236,9 @@ class TestPictures:
 
     def test_nothing_to_let_go_of(self, path: Path) -> None:
         assert "nothing goes with the next message" in converse("/detach").err
-        assert "nothing is called 2" in converse(f"/image {path}", "/detach 2").err
+        assert "nothing is called 2\n/detach takes 1, or a name" in converse(f"/image {path}", "/detach 2").err
+        twice = converse(f"/image {path}", f"/image {path}", "/detach 7").err
+        assert "nothing is called 7\n/detach takes 1 to 2, or a name; /image alone lists them" in twice
         assert "nothing goes with your next message" in converse("/image").err
 
     def test_what_is_no_picture_is_said_and_comes_back(self, tmp_path: Path) -> None:
