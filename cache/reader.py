@@ -9,20 +9,19 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final, Protocol, runtime_checkable
 
 from .counters import Counters
 from .index import Entry, Index
+from .read_ahead import Walk, announce
 from .records import BadRecord, checksum_so_far, decode, record_head, stored_checksum
 from .scratch import Extent, ScratchFile
 
 RUN_BYTES: Final = 16 * 1024 * 1024
 """Neighbours are read together up to this many bytes; a larger record is read alone, tensor by tensor."""
-AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""How far ahead of a record that is read in place the disk is told what comes."""
 
 ALONE_BYTES: Final = 8 * 1024 * 1024
 """Up to this many bytes in place are read by the reader alone."""
@@ -97,6 +96,12 @@ class Reader:
                 return Batch(jobs, [(entry, OSError("the reader has stopped")) for entry, _ in jobs])
         return batch
 
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Have the disk begin to bring these, which will be read soon. Any thread."""
+        with self._index.lock:
+            extents = [entry.extent for entry in entries if entry.extent is not None]
+        announce(self._scratch, extents)
+
     def close(self, timeout: float) -> bool:
         """End the thread after the batches in hand; whether it has ended within `timeout` seconds."""
         self._waiting.put(None)
@@ -140,7 +145,7 @@ class Reader:
 
     def _read_whole(self, batch: Batch, whole: Sequence[_Stored]) -> None:
         """All in place, by as many threads as the bytes are worth; they are over when this returns."""
-        walk = _Walk(whole, self._scratch)
+        walk = Walk(whole, self._scratch)
         many = min(MOST_THREADS, len(whole)) if sum(extent.length for extent, _ in whole) > ALONE_BYTES else 1
         others = [
             threading.Thread(target=self._read_next, args=(batch, walk), name=f"mlxchat-kv-reader-{n}", daemon=True)
@@ -157,7 +162,7 @@ class Reader:
         for thread in started:
             thread.join()
 
-    def _read_next(self, batch: Batch, walk: _Walk) -> None:
+    def _read_next(self, batch: Batch, walk: Walk[Job]) -> None:
         try:
             while (item := walk.take()) is not None:
                 self._read_in_place(batch, *item)
@@ -248,31 +253,6 @@ def verified(entry: Entry, record: memoryview) -> dict[str, memoryview]:
     if stored_checksum(record) != entry.checksum:
         raise BadRecord("another version of the record stands in its place")
     return {name: view.toreadonly() for name, view in tensors.items()}
-
-
-class _Walk:
-    """Records in the file's order, each taken once; the disk is told what comes while others are checked."""
-
-    def __init__(self, stored: Sequence[_Stored], scratch: ScratchFile) -> None:
-        self._stored = stored
-        self._scratch = scratch
-        self._lock = threading.Lock()
-        self._taken = self._told = 0
-        self._ahead = 0  # bytes told past the last record taken
-
-    def take(self) -> _Stored | None:
-        """The next, None at the end. Any thread."""
-        with self._lock:
-            if self._taken == len(self._stored):
-                return None
-            item = self._stored[self._taken]
-            self._taken += 1
-            self._told, self._ahead = max(self._told, self._taken), max(0, self._ahead - item[0].length)
-            while self._told < len(self._stored) and self._ahead < AHEAD_BYTES:
-                self._scratch.advise(self._stored[self._told][0])
-                self._ahead += self._stored[self._told][0].length
-                self._told += 1
-            return item
 
 
 def _by_way(stored: Sequence[_Stored]) -> tuple[list[_Stored], list[_Stored]]:

@@ -96,6 +96,7 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
     buffers can't be had, before anything is read.
     """
     try:
+        store.expect(plan.entries)  # the disk works while the buffers are cleared
         made, state = _allocated([group for group in live.layout.rows if plan.rows[group.name]], plan, room)
         jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
         if plan.state is not None:

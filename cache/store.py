@@ -171,6 +171,11 @@ class Store:
         with self.pinned([entry for entry, _ in jobs]):
             return self._recall.read(jobs)
 
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Have the disk begin to bring these while the caller makes room for them. Never fails."""
+        if not self._closed:
+            self._reader.expect(entries)
+
     def while_reading(self, meanwhile: Callable[[], bool]) -> None:
         """What whoever waits in `read` does until its records have come; it says whether there was anything to do."""
         self._reader.meanwhile = meanwhile

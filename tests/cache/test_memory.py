@@ -14,6 +14,7 @@ import pytest
 from mlx_lm.models.cache import ArraysCache, KVCache
 from mlxchat.cache import memory, restore
 from mlxchat.cache.checkpoint import Checkpointer
+from mlxchat.cache.files import FileSystem
 from mlxchat.cache.keys import Chain, namespace_key
 from mlxchat.cache.layers import Layout, pending_arrays
 from mlxchat.cache.live import LiveCache
@@ -126,6 +127,24 @@ def test_memory_that_is_gone_by_then_costs_the_restore_only(tight: Any, draw: An
     driver.store.check()
     kept = {id(entry) for sequence in driver.sequences.values() for pins in sequence.pins for entry in pins}
     assert driver.store.stats().pins == len(kept)
+
+
+def test_the_disk_is_told_before_the_buffers_are_cleared(tight: Any, draw: Any, monkeypatch: Any) -> None:
+    driver, plain, _ = tight("qwen3")
+    prompt = draw(600)
+    driver.turn("a", prompt, draw(3))
+    driver.drop_live("a")
+    told: list[int] = []
+    real = restore._allocated
+
+    def allocated(*given: Any) -> Any:
+        told.append(-1)
+        return real(*given)
+
+    monkeypatch.setattr(restore, "_allocated", allocated)
+    monkeypatch.setattr(FileSystem, "advise", lambda self, descriptor, offset, length: told.append(length))
+    assert again((driver, plain), [*prompt, *draw(5)]).cached_tokens == 600
+    assert told.index(-1) >= 3  # two whole blocks and the tail
 
 
 def test_memory_is_asked_before_anything_is_read(tight: Any, draw: Any, monkeypatch: Any) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mlxchat.cache import reader
+from mlxchat.cache import read_ahead, reader
+from mlxchat.cache.files import FileSystem
 from mlxchat.cache.index import Entry
 from mlxchat.cache.keys import Place
 from mlxchat.cache.records import TensorSpec
@@ -53,6 +54,21 @@ def test_every_record_comes_to_its_place(stored: tuple[Store, list[Entry]]) -> N
     assert store.read(list(zip(entries, targets, strict=True))) == []
     assert [set(target.data) for target in targets] == [{number} for number in range(RECORDS)]
     store.close()
+
+
+def test_the_disk_is_told_of_the_first_and_of_nothing_after_the_end(
+    stored: tuple[Store, list[Entry]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, entries = stored
+    told: list[int] = []
+    monkeypatch.setattr(FileSystem, "advise", lambda self, descriptor, offset, length: told.append(offset))
+    monkeypatch.setattr(read_ahead, "AHEAD_BYTES", 2 * WIDTH)
+    store.expect(reversed(entries))
+    extents = sorted(entry.extent for entry in entries if entry.extent is not None)
+    assert told == [extent.offset for extent in extents[:2]]
+    store.close()
+    store.expect(entries)
+    assert len(told) == 2
 
 
 def test_a_flipped_byte_is_one_miss(stored: tuple[Store, list[Entry]]) -> None:
