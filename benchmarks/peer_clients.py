@@ -61,12 +61,15 @@ def said(messages: Messages) -> tuple[Message, ...]:
 
 
 class Own:
-    """mlxchat, without work ahead: each request comes the moment the last has ended."""
+    """mlxchat, without work ahead: each request comes the moment the last has ended.
+
+    Each conversation leaves memory as its answer ends (`--cache-park 0s`), and is restored from the file.
+    """
 
     name = "mlxchat"
 
     def __init__(self, model: Path, template: Path, work: Path) -> None:
-        cache = CacheOptions(directory=work / "kv")
+        cache = CacheOptions(directory=work / "kv", park=0.0)
         self.engine = Engine.start(EngineOptions(str(model), str(template), cache=cache), print)
         mx.clear_cache()
         self.weights = mx.get_active_memory()

@@ -1,7 +1,7 @@
 """A round trip on fresh caches before the first request: does this version of the library still keep KV as we think?
 
-The fields that `layers` reads and sets are not promised by anyone. Whether they mean what they meant is seen by doing
-once what every restore does: feed, copy the rows out, install them in a second cache, and go on with both.
+The fields that `row_readers` reads and sets are not promised by anyone. Whether they mean what they meant is seen by
+doing once what every restore does: feed, copy the rows out, install them in a second cache, and go on with both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from .keys import BLOCK
-from .layers import DTYPE_NAMES, Layout, RowGroup, RowReader, empty_rows, flatten, row_bytes
+from .layers import DTYPE_NAMES, Layout, RowGroup, empty_rows, flatten, row_bytes
+from .row_readers import RowReader
 
 _WIDTH = 4  # of a row, unless quantized, where it is one group
 _FED = BLOCK + 5  # rows before the restore, besides a whole window

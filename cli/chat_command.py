@@ -188,6 +188,10 @@ def chat(
     no_ahead: Annotated[bool, option("--no-ahead", help="Don't prefill while you read and type.", panel=CACHE)] = False,
     kv_bits: KvBits = None,
     kv_group_size: KvGroupSize = None,
+    cache_park: Annotated[
+        str | None,
+        option("--cache-park", help="Free the memory of KV that is idle for so long.", panel=CACHE, metavar="AGE"),
+    ] = None,
     cache_ttl: Annotated[
         str | None,
         option("--cache-ttl", help="Delete KV that nobody has needed for so long.", panel=CACHE, metavar="AGE"),

@@ -51,6 +51,7 @@ class ChatFlags(CommonFlags):
     no_markdown: bool = False
     color: ColorChoice | None = None
     no_ahead: bool = False
+    cache_park: str | None = None
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
@@ -109,7 +110,8 @@ class ChatFlags(CommonFlags):
         cache = replace(
             options.cache,
             tenant=self.cache_tenant or "",
-            ttl=None if self.cache_ttl is None else float(parse_age(self.cache_ttl, "--cache-ttl")),
+            park=_seconds(self.cache_park, "--cache-park", options.cache.park),
+            ttl=_seconds(self.cache_ttl, "--cache-ttl", options.cache.ttl),
             persist=self.cache_persist,
         )
         return replace(options, cache=cache)
@@ -134,3 +136,8 @@ class ChatFlags(CommonFlags):
             thinking=ThinkingOptions(enabled=self.think, budget=self.think_budget),
             schema=schema_text(self.schema),
         )
+
+
+def _seconds(age: str | None, flag: str, default: float | None) -> float | None:
+    """What an age stands for; UsageError naming the flag if it is none."""
+    return default if age is None else float(parse_age(age, flag))

@@ -91,6 +91,7 @@ KEYS: dict[str, Key] = {
         _without("cache"),
         _own("cache_dir", "text", "the cache folder"),
         _own("cache_bytes", "size", "from free disk and memory"),
+        _own("cache_park", "age", "15m"),
         _own("cache_ttl", "age", "as long as there is room"),
         _own("cache_persist", "switch", "false"),
         _own("cache_tenant", "text", "none"),

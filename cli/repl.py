@@ -81,7 +81,7 @@ class Repl:
             ReplInputs(state, reader),
             ReplSettings(state, output, sessions.keep),
             ReplModels(state, sessions, host),
-            ReplTools(tools or RunTools(), streams, state.say_cost_if_spoken),
+            ReplTools(tools or RunTools(), streams, state.say_cost_if_spoken, state.count_tokens),
         )
         self.commands: dict[str, Command] = {"/retry": self._retry, "/markdown": output.choose_markdown}
         for group in groups:

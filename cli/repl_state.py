@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,10 @@ class ReplState:
         ends_open = not chat.messages or chat.messages[-1].role != "user"
         more = [message or user("…")] if message is not None or ends_open else []
         return chat.outlook(self.options, [*chat.messages, *more])
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each has by itself; waits for the model."""
+        return self.chat.count_tokens(texts)
 
     def say_cost_if_spoken(self, lead: str) -> None:
         """The same where something was answered; before that nothing is lost, and it is `lead` alone."""

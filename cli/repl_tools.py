@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from .repl_state import Command
+from .repl_state import Command, counted
 from .streams import Streams
 from .tool_lines import visible
 from .tool_setup import RunTools
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..engine.tools.loop import ToolLoop
     from ..engine.tools.mcp_server import McpServer
     from ..engine.tools.mcp_servers import McpServers
+    from ..engine.tools.tool import Tool
 
 _STATES = {
     "starting": "connecting",
@@ -26,12 +28,22 @@ _STATES = {
 
 
 class ReplTools:
-    """`say_cost` says a line, and with it what a change makes the model read again."""
+    """
+    say_cost   says a line, and with it what a change makes the model read again
+    count      gives the tokens of each text
+    """
 
-    def __init__(self, tools: RunTools, streams: Streams, say_cost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tools: RunTools,
+        streams: Streams,
+        say_cost: Callable[[str], None],
+        count: Callable[[Sequence[str]], list[int]],
+    ) -> None:
         self._tools = tools
         self._streams = streams
         self._say_cost = say_cost
+        self._count = count
 
     @property
     def commands(self) -> dict[str, Command]:
@@ -69,34 +81,53 @@ class ReplTools:
         else:
             server.stop()
         if self._tools.schemas() != before:
-            self._say_cost(_server_line(server))
+            self._say_cost(self._server_line(server))
         else:
-            self._streams.note(_server_line(server))
+            self._streams.note(self._server_line(server))
 
     def _list(self, loop: ToolLoop) -> None:
-        offered = {tool.name for tool in loop.toolbox.offered}
         tools = loop.toolbox.tools
-        width = max((len(tool.name) for tool in tools), default=0)
-        for tool in tools:
-            if tool.name not in offered:
-                state = "off"
-            elif tool.runner is None:
-                state = "described"
-            else:
-                state = "runs" if loop.approvals.allows(tool) else "asks"
-            self._streams.note(f"{tool.name:<{width}}  {state:<9}  {visible(tool.summary or tool.origin)}")
         if not tools:
             self._streams.note("no server has any tools; /mcp lists them")
+            return
+        offered, tokens = {tool.name for tool in loop.toolbox.offered}, self._tokens(tools)
+        names, digits = max(len(tool.name) for tool in tools), max(len(f"{count:,}") for count in tokens)
+        for tool, count in zip(tools, tokens, strict=True):
+            state = _state(tool, loop) if tool.name in offered else "off"
+            words = visible(tool.summary or tool.origin)
+            self._streams.note(f"{tool.name:<{names}}  {state:<9}  {count:>{digits},} tokens  {words}")
+        told = sum(count for tool, count in zip(tools, tokens, strict=True) if tool.name in offered)
+        self._streams.note(f"about {counted(told, 'token')} of every prompt")
 
     def _list_servers(self, servers: McpServers) -> None:
         for server in servers.servers:
-            self._streams.note(_server_line(server))
+            self._streams.note(self._server_line(server))
+
+    def _server_line(self, server: McpServer) -> str:
+        line = f"{server.spec.name}  {_STATES[server.state]}"
+        if server.state != "ready":
+            return line
+        tokens = f", about {counted(sum(self._tokens(server.tools)), 'token')}" if server.tools else ""
+        left_out = f"; left out: {server.left_out}" if server.left_out else ""
+        return f"{line}, {counted(len(server.tools), 'tool')}{tokens}{left_out}"
+
+    def _tokens(self, tools: Sequence[Tool]) -> list[int]:
+        """What each takes of a prompt, nearly: templates write definitions as JSON, with words around them."""
+        texts = (json.dumps(tool.schema, ensure_ascii=False) for tool in tools)
+        return self._count([text.encode(errors="replace").decode() for text in texts]) if tools else []
 
     def _say_changed(self, changed: list[str], verb: str) -> None:
         if not changed:
             self._streams.note(f"nothing to {verb}: it is so already")
             return
         self._say_cost(f"{', '.join(changed)}: {'told to the model' if verb == 'enable' else 'no longer told'}")
+
+
+def _state(tool: Tool, loop: ToolLoop) -> str:
+    """What becomes of a call of it."""
+    if tool.runner is None:
+        return "described"
+    return "runs" if loop.approvals.allows(tool) else "asks"
 
 
 def _verb(argument: str, command: str) -> tuple[str | None, str]:
@@ -107,11 +138,3 @@ def _verb(argument: str, command: str) -> tuple[str | None, str]:
     if verb not in ("enable", "disable") or not name.strip():
         raise UsageError(f"{command} takes enable NAME or disable NAME", f"{command} alone lists them")
     return verb, name.strip()
-
-
-def _server_line(server: McpServer) -> str:
-    line = f"{server.spec.name}  {_STATES[server.state]}"
-    if server.state == "ready":
-        count = len(server.tools)
-        line += f", {count} tool{'s' * (count != 1)}"
-    return line

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+import mlx.core as mx
+
 from .reuse import Reuse
 from .sequence import Sequence
 
@@ -24,6 +26,8 @@ class Conversations:
     `recent` is how many of those used last stay in memory: one, and as many as may be active at once.
     `ttl` is how many seconds a conversation's KV is kept, in memory and in the store, after it was last used; None: as
     long as there is room.
+    `park` is how many seconds it stays in memory after that, if the store has what brings it back; None: until others
+    come.
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class Conversations:
     ) -> None:
         self.known: OrderedDict[str, Sequence] = OrderedDict()
         self.ttl = ttl
+        self.park: float | None = None
         self._recent = recent
         self._reuse = reuse
         self._clock = clock
@@ -78,6 +83,17 @@ class Conversations:
                 self._reuse.unpin(sequence)
         if self._reuse.store is not None:
             self._reuse.store.expire(self.ttl)
+
+    def park_idle(self) -> None:
+        """Let those that have been idle for `park` seconds leave memory for the disk, while the disk takes them."""
+        store = self._reuse.store
+        if self.park is None or store is None:
+            return
+        since = self._clock() - self.park
+        for sequence in self.known.values():
+            if sequence.live is not None and sequence.used_at <= since and store.accepts:
+                self._reuse.drop_live(sequence)
+                mx.clear_cache()
 
     def park_all(self) -> None:
         """Write what the conversations would need to go on in another program, and free their memory."""

@@ -117,7 +117,7 @@ def _one_at_a_time(progress: Progress) -> Iterator[None]:
 def _unwinding() -> Iterator[None]:
     """Let SIGTERM and a closed terminal end the program the way Ctrl-C does, so that the temporary folder goes.
 
-    Signals reach the main thread only; elsewhere the next pull clears up.
+    Signals reach the main thread only; elsewhere the next pull clears up. One that nohup made ignored stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -126,7 +126,8 @@ def _unwinding() -> Iterator[None]:
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ending = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in ending}
     try:
         yield
     finally:

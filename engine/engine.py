@@ -156,9 +156,9 @@ class Engine:
 
     def _take(self, machinery: Machinery) -> bool:
         """Empty the inbox, waiting only if there is nothing else to do; False once the engine is to stop."""
-        while True:
+        while not machinery.loop.has_failed:
             try:
-                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.tick_s)
+                item = self._inbox.get(block=not machinery.loop.busy, timeout=machinery.loop.idle_in_s)
             except queue.Empty:
                 if machinery.loop.busy:
                     return True
@@ -172,6 +172,7 @@ class Engine:
                 machinery.loop.prepare(item)
             else:
                 self._answer(item, machinery)
+        return False
 
     @staticmethod
     def _answer(task: _Task, machinery: Machinery) -> None:

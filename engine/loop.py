@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ _SHORT_ROW = 256  # tokens of all calls in such a row
 class EngineLoop:
     """Requests wait in `waiting`, up to `parallel` runs are `active`; `step` moves some of them by one model call.
 
+    lets_go     what is finished holds no memory
     together    whether all runs that decode share a call; without it they take turns
     admission   asked about each run that would be active beside others
     """
@@ -40,13 +42,14 @@ class EngineLoop:
         runner: ModelRunner,
         reuse: Reuse,
         gate: Gate,
-        drop_live: bool,
+        lets_go: bool,
         admission: Admission,
         parallel: int = 1,
         together: bool = False,
     ) -> None:
         self.waiting: deque[Request] = deque()
         self.active: list[Run] = []
+        self.has_failed = False  # for no run's fault: no more steps may come
         self.conversations = Conversations(reuse, recent=parallel)
         self.sequences = self.conversations.known
         self.rate = HitRate()
@@ -56,8 +59,6 @@ class EngineLoop:
         self._admission = admission
         self._parallel = parallel
         self._together = together
-        # What is finished holds nothing beside what is active, unless nothing could bring it back.
-        lets_go = drop_live or (parallel > 1 and (reuse.store is not None or not reuse.works))
         self._beginning = Beginning(turns, runner, self.conversations, reuse)
         self._ending = Ending(turns, runner, self.conversations, self.rate, lets_go)
         self._prefiller = Prefiller(turns, runner, gate)
@@ -65,6 +66,7 @@ class EngineLoop:
         self._ahead = Preparation(turns.preview, turns.counting_pictures, runner, reuse)
         self._row: list[int] = []  # tokens of the prefill calls that others have waited for
         self._busy: Run | None = None
+        self._idle_at = time.monotonic()
 
     @property
     def busy(self) -> bool:
@@ -87,6 +89,7 @@ class EngineLoop:
 
     def break_off(self, error: Exception) -> None:
         """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
+        self.has_failed = True
         ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
         self.active.clear()
         self.waiting.clear()
@@ -97,22 +100,33 @@ class EngineLoop:
     # -- between requests --------------------------------------------------------------------------------------
 
     @property
-    def tick_s(self) -> float | None:
+    def idle_in_s(self) -> float | None:
         """How long to wait for a request before `idle` is called; None where it has nothing to do."""
-        ttl = self.conversations.ttl
-        return None if ttl is None else min(_TICK_S, max(ttl / 4, 0.01))
+        ages = [age for age in (self.conversations.ttl, self.conversations.park) if age is not None]
+        if not ages:
+            return None
+        return max(0.0, self._idle_at + min(_TICK_S, max(min(ages) / 4, 0.01)) - time.monotonic())
 
     def idle(self) -> None:
         """Nothing is asked for the moment: let go of what has been idle for too long."""
+        self._idle_at = time.monotonic()
         self.conversations.expire()
+        self.conversations.park_idle()
 
     def forget(self, conversation: str) -> int:
-        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was."""
+        """Delete a conversation's KV but for what others use, its requests ended first; how many records that was.
+
+        Raises what a step fails with, after which no more may come.
+        """
         for request in (*self.waiting, *(run.request for run in self.active)):
             if request.conversation == conversation:
                 request.cancelled.set()
-        while any(run.request.conversation == conversation for run in self.active):
-            self.step()
+        try:
+            while any(run.request.conversation == conversation for run in self.active):
+                self.step()
+        except Exception as error:
+            self.break_off(error)
+            raise
         self._turns.forget_pictures(conversation)
         return self.conversations.forget(conversation)
 

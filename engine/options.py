@@ -55,6 +55,8 @@ class CacheOptions:
 
     tenant    conversations of other names share nothing with this engine's
     ttl       seconds after which KV that nobody has needed is deleted; None: as long as there is room
+    park      seconds after which a conversation that nobody has used leaves memory for the disk, 0: as each answer
+              ends; None: when another conversation comes
     persist   keep the records on disk for the next program
     """
 
@@ -63,6 +65,7 @@ class CacheOptions:
     budget_bytes: int | None = None
     tenant: str = ""
     ttl: float | None = None
+    park: float | None = 900.0
     persist: bool = False
 
 

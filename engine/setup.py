@@ -12,10 +12,11 @@ from mlx_lm.generate import generation_stream, wired_limit
 
 from ..cache.budget import is_memory_backed
 from ..cache.keys import namespace_key
-from ..cache.layers import Layout, UnsupportedCache
+from ..cache.layers import Layout
 from ..cache.memory import Memory
 from ..cache.picture_records import PictureRecords
 from ..cache.round_trip import ChangedLibrary, check_round_trip
+from ..cache.row_readers import UnsupportedCache
 from ..cache.store import Store
 from .adapter import read_adapter
 from .admission import Admission
@@ -133,15 +134,16 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     if options.parallel > 1 and not together:
         on_notice(f"{model.name}'s attention takes one sequence at a time; parallel ones take turns")
     admission = Admission(cache_shape(model.config, 4 if model.dtype == "float32" else 2), Memory())
-    loop = EngineLoop(
-        turns, runner, reuse, Gate(switches.gate), switches.drop_live, admission, options.parallel, together
-    )
+    # What is finished holds nothing beside what is active, unless nothing could bring it back.
+    at_once = (options.parallel > 1 or options.cache.park == 0) and (reuse.store is not None or not reuse.works)
+    lets_go = switches.drop_live or at_once
+    loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), lets_go, admission, options.parallel, together)
     if options.parallel > 1:
         if reuse.store is not None:
             reuse.store.while_reading(loop.let_others_decode)
         if vision is not None:
             vision.between = loop.let_others_decode
-    loop.conversations.ttl = options.cache.ttl
+    loop.conversations.ttl, loop.conversations.park = options.cache.ttl, options.cache.park
     info = _info(options, model, renderer, reuse)
     return Machinery(info, model, renderer, runner, loop, reuse.store)
 

@@ -10,43 +10,14 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ..engine.file_errors import unwritable
-from ..errors import DataError, MlxchatError, OutputError
-from .batch_answers import OK
-from .batch_lines import ID_PREFIX, BatchLine
-
-Object = dict[str, Any]
-
-_BEGINS = json.dumps({"id": ID_PREFIX})[:-2].encode()
-_FILE_MODE = 0o666  # less the umask
-
-
-@dataclass
-class Standing:
-    """What the file holds already.
-
-    requests   custom_id to the line's id, of requests; lines: the ids of all lines
-    failed     ids of lines that are no answers; trimmed: bytes of a line that was cut off
-    """
-
-    requests: dict[str, str] = field(default_factory=dict)
-    lines: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
-    trimmed: int = 0
-
-    def add(self, value: Object) -> None:
-        """Note a line."""
-        name, custom_id, response = value["id"], value["custom_id"], value["response"]
-        self.lines.add(name)
-        if response is not None and custom_id is not None:
-            self.requests[custom_id] = name
-        if response is None or response.get("status_code") != OK:
-            self.failed.add(name)
+from ..errors import MlxchatError, OutputError
+from .answer_copy import FILE_MODE, copied, copy_path, remove_leftovers
+from .batch_lines import BatchLine
+from .standing import Object, read_standing
 
 
 class AnswerFile:
@@ -55,9 +26,11 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         path = Path(os.path.realpath(path))  # a link stays one when the file behind it is replaced
         self._path = path
-        self._descriptor = _opened(path)
+        self._descriptor, is_locked = _opened(path)
         try:
-            self.standing, self._end = _read(self._descriptor, path)
+            self.standing, self._end = read_standing(self._descriptor, path)
+            if is_locked:
+                remove_leftovers(path)
             if self.standing.trimmed:
                 os.ftruncate(self._descriptor, self._end)
             os.fsync(self._descriptor)
@@ -96,17 +69,19 @@ class AnswerFile:
         wanted = self.standing.failed & names
         if not wanted:
             return 0
-        fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}.new")
+        fresh = copy_path(self._path)
         try:
-            descriptor = _copied(self._descriptor, fresh, wanted)
+            descriptor = copied(self._descriptor, fresh, wanted)
             fresh.replace(self._path)  # whoever opens it from here on finds it locked
             _sync_folder(self._path)
-        except OSError as error:
+        except BaseException as error:
             fresh.unlink(missing_ok=True)
-            raise _unwritable(self._path, error) from error
+            if isinstance(error, OSError):
+                raise _unwritable(self._path, error) from error
+            raise
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self.standing, self._end = _read(descriptor, self._path)
+        self.standing, self._end = read_standing(descriptor, self._path)
         return len(wanted)
 
     def close(self) -> None:
@@ -123,10 +98,10 @@ class AnswerFile:
             pass
 
 
-def _opened(path: Path) -> int:
-    """A descriptor that holds the file's lock."""
+def _opened(path: Path) -> tuple[int, bool]:
+    """A descriptor, and whether it holds the file's lock: not all file systems have locks."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, _FILE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, FILE_MODE)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
@@ -142,8 +117,8 @@ def _opened(path: Path) -> int:
         os.close(descriptor)
         raise
     except OSError:
-        pass  # a file system without locks
-    return descriptor
+        return descriptor, False
+    return descriptor, True
 
 
 def _busy(path: Path) -> OutputError:
@@ -154,70 +129,6 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     mend = "make room and run it again: what is answered stays so" if full else "name another file with --out"
     return unwritable(path, error, mend)
-
-
-def _read(descriptor: int, path: Path) -> tuple[Standing, int]:
-    """What the file holds, and how long its whole lines are. Raises DataError for lines that aren't ours."""
-    standing, end = Standing(), 0
-    with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)
-        for raw, last in _with_last(file):
-            value = _answer(raw)
-            if value is None:
-                torn = raw.rstrip(b"\0\n")
-                if last and (torn.startswith(_BEGINS) or _BEGINS.startswith(torn)):
-                    standing.trimmed = len(raw)
-                    break
-                raise DataError(f"{path} holds something else than answers of a batch", "name another file with --out")
-            standing.add(value)
-            end += len(raw)
-    return standing, end
-
-
-def _with_last(lines: Any) -> Iterator[tuple[bytes, bool]]:
-    """Each line, and whether it is the last one."""
-    before: bytes | None = None
-    for line in lines:
-        if before is not None:
-            yield before, False
-        before = line
-    if before is not None:
-        yield before, True
-
-
-def _answer(raw: bytes) -> Object | None:
-    """The line if it is a whole one of an answer file, else None."""
-    try:
-        value = json.loads(raw) if raw.endswith(b"\n") else None
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not {"id", "custom_id", "response"} <= set(value):
-        return None
-    fits = isinstance(value["id"], str) and isinstance(value["custom_id"], str | None)
-    fits = fits and isinstance(value["response"], dict | None)
-    return value if fits else None
-
-
-def _copied(source: int, target: Path, without: set[str]) -> int:
-    """A copy of the lines whose ids aren't in `without`, locked and on the disk; its descriptor."""
-    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, _FILE_MODE)
-    try:
-        os.fchmod(descriptor, os.fstat(source).st_mode & 0o777)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            pass  # a file system without locks
-        with open(source, "rb", closefd=False) as file:
-            file.seek(0)
-            for raw in file:
-                value = _answer(raw)
-                if value is not None and value["id"] not in without:
-                    _write(descriptor, raw)
-        os.fsync(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _write(descriptor: int, data: bytes) -> None:

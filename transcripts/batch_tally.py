@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..engine.stats import rate
-from .answer_file import Standing
 from .batch_answers import failure_of
 from .batch_lines import BatchLine
+from .standing import Standing
 
 if TYPE_CHECKING:
     from .batch import Outcome

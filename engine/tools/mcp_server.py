@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..sanitize import sanitize
 from .mcp_config import CONNECT_S, ServerSpec
 from .mcp_content import result_of
+from .mcp_listing import LIMITS, Listing
+from .mcp_tool import McpTool
 from .server_log import ServerLog
 from .tool import Stopped, Tool, ToolResult, identity_of
 
@@ -29,7 +31,6 @@ REFRESH_S = 2.0
 CLOSE_S = 8.0
 """The library asks a server to end for two seconds, then terminates it, then kills it."""
 
-_MOST_PAGES = 100
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -47,6 +48,7 @@ class McpServer:
         self.spec = spec
         self.state: State = "off"
         self.tools: list[Tool] = []
+        self.left_out = ""  # what it lists besides, in words
         self._loop, self._log_path, self._tell, self._connect_s = loop, log, tell, connect_s
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
@@ -90,15 +92,15 @@ class McpServer:
             return
         task = asyncio.run_coroutine_threadsafe(self._list(client), self._loop)
         try:
-            tools = task.result(REFRESH_S)
+            listing = task.result(REFRESH_S)
         except TimeoutError:
             task.cancel()
         except Exception as error:
             self._is_gone(error)
         else:
-            if tools != self.tools:
+            if listing.tools != self.tools:
                 self._tell(f"{self.spec.origin} has changed its tools")
-                self.tools = tools
+            self._take(listing)
 
     def call(self, name: str, arguments: dict[str, Any], stopped: Stopped) -> ToolResult:
         """One call of the tool that the server calls `name`. Everything that goes wrong is a result that says so."""
@@ -146,7 +148,7 @@ class McpServer:
             with anyio.CancelScope() as self._scope:
                 async with Client(self._transport(log)) as client:
                     log.close()
-                    self.tools = await self._list(client)
+                    self._take(await self._list(client))
                     if self.state == "starting":
                         self._client, self.state = client, "ready"
                     self._settled.set()
@@ -190,19 +192,21 @@ class McpServer:
             ):
                 yield streams
 
-    async def _list(self, client: Client) -> list[Tool]:
-        """All its tools, named after it, so that no server can pass for another."""
-        found: dict[str, Tool] = {}
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
+    async def _list(self, client: Client) -> Listing:
+        """Its tools, named after it, so that no server can pass for another."""
+        listing, cursor = Listing(), None
+        while True:
             page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-            for listed in page.tools:
-                tool = self._tool(listed)
-                found.setdefault(tool.name, tool)
             cursor = page.next_cursor
-            if cursor is None:
-                break
-        return list(found.values())
+            if not listing.wants_more([self._tool(one) for one in page.tools], goes_on=cursor is not None):
+                return listing
+
+    def _take(self, listing: Listing) -> None:
+        """These are its tools from now on; what is left out of them is said once."""
+        self.tools = listing.tools
+        if listing.left_out not in ("", self.left_out):
+            self._tell(f"{self.spec.origin} lists too much, left out: {listing.left_out}; {LIMITS}")
+        self.left_out = listing.left_out
 
     def _tool(self, listed: Any) -> Tool:
         name = f"{_ODD.sub('_', self.spec.name)}__{_ODD.sub('_', listed.name)}"
@@ -218,28 +222,6 @@ class McpServer:
         self.state = state
         said = self._log.last_words() if self._log is not None else ""
         self._tell(f"{self.spec.origin} {words}{f' ({said})' if said else ''}")
-
-
-class McpTool:
-    """Carries out the calls of one of a server's tools. Equal to another of the same tool."""
-
-    def __init__(self, server: McpServer, name: str) -> None:
-        self._server = server
-        self._name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, McpTool) and (self._server, self._name) == (other._server, other._name)
-
-    def __hash__(self) -> int:
-        return hash((self._server, self._name))
-
-    def run(self, arguments: dict[str, Any], stopped: Stopped) -> ToolResult:
-        """Call it."""
-        return self._server.call(self._name, arguments, stopped)
-
-    def describe(self, arguments: dict[str, Any]) -> str:
-        """Whose tool it is."""
-        return f"{self._name} of {self._server.spec.origin}"
 
 
 def _first(error: BaseException) -> BaseException:

@@ -68,7 +68,10 @@ def run_process(
 
 @contextmanager
 def _ended_first(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within it a signal that ends this program (kill, a closed terminal) ends the command before."""
+    """Within it a signal that ends this program (kill, a closed terminal) ends the command before.
+
+    One that the program was started to ignore, as nohup does, ends neither: the command has inherited that.
+    """
     if threading.current_thread() is not threading.main_thread():  # signals are not for other threads to handle
         yield
         return
@@ -78,8 +81,9 @@ def _ended_first(process: subprocess.Popen[bytes]) -> Iterator[None]:
         signal.signal(number, before[number])
         os.kill(os.getpid(), number)
 
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
-    for number in _ENDING:
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+    for number in before:
         signal.signal(number, on_signal)
     try:
         yield

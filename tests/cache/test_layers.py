@@ -20,10 +20,11 @@ from mlx_lm.models.cache import (
 )
 from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.keys import namespace_key
-from mlxchat.cache.layers import Layout, UnsupportedCache, flatten, pending_arrays
+from mlxchat.cache.layers import Layout, flatten, pending_arrays
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.planner import Planner
 from mlxchat.cache.restore import restore
+from mlxchat.cache.row_readers import UnsupportedCache
 from mlxchat.cache.store import Store
 from mlxchat.cache.window import use_window_caches
 

@@ -6,8 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx_lm.models.cache import KVCache
-from mlxchat.cache.layers import row_reader
 from mlxchat.cache.picture_mask import PictureKVCache, PictureWindowKVCache, mask_pictures, use_picture_masks
+from mlxchat.cache.row_readers import row_reader
 from mlxchat.cache.window import WindowKVCache
 
 pytestmark = pytest.mark.exact

@@ -155,10 +155,11 @@ def test_every_reason_has_words() -> None:
 
 
 def test_the_flags_reach_the_engine() -> None:
-    cache = ChatFlags(cache_ttl="90m", cache_persist=True, cache_tenant="ann").engine_options().cache
-    assert (cache.ttl, cache.persist, cache.tenant) == (5400.0, True, "ann")
+    flags = ChatFlags(cache_park="0s", cache_ttl="90m", cache_persist=True, cache_tenant="ann")
+    cache = flags.engine_options().cache
+    assert (cache.park, cache.ttl, cache.persist, cache.tenant) == (0.0, 5400.0, True, "ann")
     cache = ChatFlags().engine_options().cache
-    assert (cache.ttl, cache.persist, cache.tenant) == (None, False, "")
+    assert (cache.park, cache.ttl, cache.persist, cache.tenant) == (900.0, None, False, "")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +177,8 @@ def test_a_kept_cache_of_a_chat_that_leaves_nothing_is_refused(flags: ChatFlags,
 def test_an_age_that_is_none_names_its_flag() -> None:
     with pytest.raises(UsageError, match="--cache-ttl takes an age"):
         ChatFlags(cache_ttl="soon").engine_options()
+    with pytest.raises(UsageError, match="--cache-park takes an age"):
+        ChatFlags(cache_park="later").engine_options()
     assert parse_age("90s") == 90
 
 

@@ -17,6 +17,7 @@ from mlxchat.cli.download_progress import DownloadProgress
 from mlxchat.engine import download
 from mlxchat.errors import DownloadError, ModelNotFound
 from support.model_folders import edit_json, huggingface_snapshot, isolate, make_folder
+from support.schemas import validate
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.plain
@@ -141,7 +142,7 @@ def test_doctor_names_backend_versions_and_folders(home: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="Metal needs no BLAS")
 def test_doctor_in_json(home: Path) -> None:
     done = run_doctor("--json", MLXCHAT_BLAS="off")
-    report = json.loads(done.stdout)
+    report = validate(json.loads(done.stdout))
     assert report["schema"] == "mlxchat.doctor/1"
     assert report["works"] is True
     assert "MLXCHAT_BLAS=off" in report["backend"]

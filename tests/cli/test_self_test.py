@@ -14,6 +14,7 @@ from mlxchat.cli.streams import Streams
 from mlxchat.engine import self_test as comparisons
 from mlxchat.engine.reuse import Reuse
 from mlxchat.errors import OutputError, UsageError
+from support.schemas import SCHEMAS, validate
 
 pytestmark = pytest.mark.exact
 
@@ -33,7 +34,7 @@ def test_the_report(small: Path) -> None:
     out = small / "report.json"
     report = self_test.run_self_test(Streams(verbosity=-1), {"mlx": "1"}, out)
     assert report["passed"]
-    assert json.loads(out.read_text()) == report
+    assert validate(json.loads(out.read_text())) == report
     for family in report["families"].values():
         assert [(cell["restored"], cell["bit_equal"], cell["right"]) for cell in family["cells"]] == [
             (512, True, True),
@@ -44,6 +45,14 @@ def test_the_report(small: Path) -> None:
     for private in (str(Path.home()), str(small), f"/{getpass.getuser()}/"):
         assert private not in out.read_text()
     assert not list((small / "home" / "cache").iterdir()), "nothing is left behind"
+
+
+def test_the_schema_asks_for_every_number() -> None:
+    definitions = SCHEMAS["self-test-1"]["$defs"]
+    cell = comparisons.Cell(1, 1, 1, True, True, None, True).to_json()
+    rewind = comparisons.Rewind(2, 1, 1.0, 2.0, 0, 0).to_json()
+    for name, value in (("cell", cell), ("rewind", rewind)):
+        assert set(definitions[name]["required"]) == set(definitions[name]["properties"]) == set(value)
 
 
 def test_a_wrong_cache_is_found(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +67,7 @@ def test_a_wrong_cache_is_found(small: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Reuse, "begin", one_row_short)
     report = self_test.run_self_test(Streams(verbosity=-1), {}, small / "report.json")
-    assert not report["passed"]
+    assert not validate(report)["passed"]
     assert not any(cell["right"] for family in report["families"].values() for cell in family["cells"])
 
 
@@ -74,7 +83,7 @@ def test_a_family_that_cannot_run_leaves_the_others_theirs(small: Path, monkeypa
     report = self_test.run_self_test(Streams(verbosity=-1), {}, small / "report.json")
     assert report["families"]["gemma3_text"] == {"passed": False, "error": "RuntimeError: no such kernel"}
     assert report["families"]["qwen3_5"]["passed"]
-    assert not report["passed"]
+    assert not validate(report)["passed"]
     assert "no such kernel" in "\n".join(self_test.table(report))
 
 

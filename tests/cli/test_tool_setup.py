@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,7 @@ class FakeServer:
     spec: ServerSpec
     state: str = "ready"
     tools: list[Tool] = field(default_factory=list)
+    left_out: str = ""
 
     def start(self) -> None:
         self.state = "ready"
@@ -199,6 +201,11 @@ class FakeServers:
         return next(server for server in self.servers if server.spec.name == name)
 
 
+def sizes(texts: Sequence[str]) -> list[int]:
+    """A token for every ten bytes. Like a tokenizer it takes no half of a surrogate pair."""
+    return [len(text.encode()) // 10 for text in texts]
+
+
 class Typed:
     """/tools and /mcp with two tools of a file and one server."""
 
@@ -208,7 +215,7 @@ class Typed:
         loop = ToolLoop(self.box, Approvals(["one"]))
         self.err = io.StringIO()
         streams = Streams("never", stdout=io.StringIO(), stderr=self.err)
-        self.commands = ReplTools(RunTools(loop, self.servers), streams, lambda line: streams.note(line + cost))
+        self.commands = ReplTools(RunTools(loop, self.servers), streams, lambda line: streams.note(line + cost), sizes)
 
     @property
     def said(self) -> str:
@@ -219,15 +226,23 @@ def test_tools_are_listed_with_what_their_calls_do() -> None:
     typed = Typed()
     typed.box.disable("two")
     typed.commands.tools("")
-    assert [line.split()[:2] for line in typed.said.splitlines()] == [
-        ["one", "runs"],
-        ["two", "off"],
-        ["files__read", "asks"],
+    assert typed.said.splitlines() == [
+        "one          runs       8 tokens  Does it.",
+        "two          off        8 tokens  Does it.",
+        "files__read  asks       9 tokens  Does it.",
+        "about 17 tokens of every prompt",
     ]
-    assert "Does it." in typed.said
     typed.box.enable("two")
     typed.commands.tools("")
     assert "two          described" in typed.said
+    assert typed.said.endswith("about 25 tokens of every prompt\n")
+
+
+def test_half_a_surrogate_pair_in_a_definition_is_counted_too() -> None:
+    typed = Typed()
+    typed.box._fixed[:] = [tool("one", words="\ud800")]
+    typed.commands.tools("")
+    assert "one          runs       6 tokens  \\ud800\n" in typed.said
 
 
 def test_a_change_says_what_it_costs() -> None:
@@ -251,7 +266,7 @@ def test_what_can_not_be_meant(argument: str) -> None:
 def test_servers_are_listed_ended_and_started() -> None:
     typed = Typed(cost="; 99 tokens")
     typed.commands.mcp("")
-    assert typed.said == "files  connected, 1 tool\n"
+    assert typed.said == "files  connected, 1 tool, about 9 tokens\n"
     typed.commands.mcp("disable files")
     assert typed.said.endswith("files  off; 99 tokens\n")
     assert [one.name for one in typed.box.offered] == ["one", "two"]
@@ -259,9 +274,22 @@ def test_servers_are_listed_ended_and_started() -> None:
     assert [one.name for one in typed.box.offered] == ["one", "two", "files__read"]
 
 
+def test_a_server_that_lists_too_much_or_nothing() -> None:
+    typed = Typed()
+    (server,) = typed.servers.servers
+    server.left_out = "5 tools (a, b, c, …)"
+    typed.commands.mcp("")
+    server.tools, server.left_out = [], ""
+    typed.commands.mcp("")
+    assert typed.said.splitlines() == [
+        "files  connected, 1 tool, about 9 tokens; left out: 5 tools (a, b, c, …)",
+        "files  connected, 0 tools",
+    ]
+
+
 def test_without_any() -> None:
     err = io.StringIO()
-    commands = ReplTools(RunTools(), Streams("never", stdout=io.StringIO(), stderr=err), lambda: 0)
+    commands = ReplTools(RunTools(), Streams("never", stdout=io.StringIO(), stderr=err), lambda _: None, sizes)
     commands.tools("")
     commands.mcp("enable x")
     assert "--tools FILE" in err.getvalue()

@@ -130,6 +130,33 @@ def _newest(machinery: Machinery) -> Sequence:
     return list(machinery.loop.sequences.values())[-1]
 
 
+def park_now(made: Machinery) -> None:
+    """As after hours of silence."""
+    made.loop.conversations.park = -1.0
+    made.loop.idle()
+    made.loop.conversations.park = None
+    assert all(one.live is None and one.advance is None for one in made.loop.conversations.known.values())
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["typed-on", "sent"])
+def test_a_chat_that_was_left_in_mid_message_goes_on_from_the_disk(rig: Rig, sent: bool) -> None:
+    talk = Talk(rig)
+    ask(talk)
+    words = fresh(60)
+    prepare(talk, words[:20])
+    rig.cached.engine.call(park_now)
+    if not sent:
+        prepare(talk, words[:50])
+    asked = ask(talk, user(words))
+    assert asked.stats.prefill_tokens <= last_words(asked)
+    assert (asked.stats.typeahead_prefill_tokens > 0) == (not sent)
+    prepare(talk)
+    rig.cached.engine.call(park_now)
+    after = ask(talk)
+    assert after.stats.prefill_tokens == last_words(after)
+    assert after.stats.restore_kind != "live"
+
+
 def test_a_request_comes_first(rig: Rig) -> None:
     """However much is prepared, a request gives the same answer, and what was prepared for it is no longer awaited."""
     talk = Talk(rig)

@@ -18,6 +18,7 @@ from mlxchat.engine.aliases import EMBEDDED, EmbeddedModel, Wheel
 from mlxchat.errors import DownloadError, ModelNotFound
 from support.gguf_files import write_llama
 from support.model_folders import isolate
+from support.process import closed_terminal
 
 pytestmark = pytest.mark.plain
 
@@ -175,13 +176,22 @@ def test_an_interruption_anywhere_leaves_nothing(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing_and_the_handlers_as_they_were(number: signal.Signals, index: Index) -> None:
-    before = signal.getsignal(number)
     index.before = lambda: os.kill(os.getpid(), number)
-    with pytest.raises(SystemExit) as caught:
-        download.pull("tiny", confirm=yes)
+    with closed_terminal(signal.SIG_DFL):
+        before = signal.getsignal(number)
+        with pytest.raises(SystemExit) as caught:
+            download.pull("tiny", confirm=yes)
+        assert signal.getsignal(number) is before
     assert caught.value.code == 128 + number
     assert left_behind() == []
-    assert signal.getsignal(number) is before
+
+
+def test_a_pull_under_nohup_outlives_its_terminal(index: Index) -> None:
+    index.before = lambda: os.kill(os.getpid(), signal.SIGHUP)
+    with closed_terminal(signal.SIG_IGN):
+        download.pull("tiny", confirm=yes)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert left_behind() == ["tiny"]
 
 
 def test_what_a_killed_pull_left_is_cleared_and_never_taken_for_a_model(index: Index) -> None:

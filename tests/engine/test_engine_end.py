@@ -147,6 +147,28 @@ def test_what_waits_is_answered_though_the_last_steps_fail(engine: Engine, monke
     assert failure_of(waiting).error.message == "the engine has stopped"
 
 
+def test_a_failure_while_a_conversation_is_deleted_ends_every_request(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once is enough: what a step has left behind half done, no other may go on with."""
+    deleted, waiting = asked("a", "Count."), asked("b", "Count.")
+
+    def delete(machinery: Any) -> None:
+        machinery.loop.waiting.extend((deleted, waiting))
+        machinery.loop.step()
+        assert [run.request for run in machinery.loop.active] == [deleted]
+        with monkeypatch.context() as once:
+            once.setattr(EngineLoop, "step", planted)
+            machinery.loop.forget("a")
+
+    with pytest.raises(RuntimeError, match="planted"):
+        engine.call(delete)
+    for request in (deleted, waiting):
+        assert "planted" in failure_of(request).error.message
+    with pytest.raises(EngineFailed, match="has stopped"):
+        engine.ensure_running()
+
+
 def test_a_run_is_answered_though_its_end_fails_twice(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Prefiller, "step", planted)
     monkeypatch.setattr(Reuse, "abandon", planted)

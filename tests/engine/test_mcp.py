@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -24,14 +25,17 @@ from mlxchat.engine.tools.approvals import Approvals
 from mlxchat.engine.tools.excerpt import HEAD_BYTES, TAIL_BYTES
 from mlxchat.engine.tools.loop import ToolLoop
 from mlxchat.engine.tools.mcp_config import ServerSpec
+from mlxchat.engine.tools.mcp_listing import MOST_TOOLS
 from mlxchat.engine.tools.mcp_servers import McpServers
 from mlxchat.engine.tools.tool import ToolResult
 from mlxchat.engine.tools.toolbox import Toolbox
 from support.oracle import read_log
+from support.process import closed_terminal
 from support.scripted import ScriptedEngine, done, model_folder, wait_until
 
 pytestmark = pytest.mark.plain
 
+OLD_SERVER = Path(__file__).parents[1] / "support" / "old_mcp_server.py"
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 PATIENCE_S = 60.0
 
@@ -121,7 +125,7 @@ def test_they_are_taken_out_of_what_an_error_says_too() -> None:
 def test_a_server_may_ask_for_nothing(server: Any) -> None:
     """Not in the new protocol, nor in the old one, where the client must not even say that it could."""
     assert call(server, "ask").text == "refused: roots, elicitation"
-    with servers(ServerSpec("my server", (sys.executable, str(SERVER.with_name("old_mcp_server.py"))))) as made:
+    with servers(ServerSpec("my server", (sys.executable, str(OLD_SERVER)))) as made:
         *refusals, capabilities = call(made, "ask").text.splitlines()
         assert refusals == [
             "sampling/createMessage: refused",
@@ -129,6 +133,20 @@ def test_a_server_may_ask_for_nothing(server: Any) -> None:
             "roots/list: refused",
         ]
         assert not {"sampling", "elicitation", "roots"} & set(json.loads(capabilities))
+
+
+def test_a_list_without_an_end_is_cut_and_the_rest_can_be_used() -> None:
+    """Said once, not before each turn."""
+    with servers(ServerSpec("my server", (sys.executable, str(OLD_SERVER), "endless"))) as made:
+        names = [tool.name for tool in made.tools]
+        assert names == ["my_server__ask", *(f"my_server__t{number}" for number in range(MOST_TOOLS - 1))]
+        made.refresh()
+        (line,) = made.told
+        assert line.startswith(
+            "the server my server lists too much, left out: 23 tools (my_server__t127, my_server__t128,"
+        )
+        assert line.endswith(", …) and further pages; at most 128 tools and 256 KiB of definitions are used")
+        assert call(made, "ask").text.startswith("sampling/createMessage: refused")
 
 
 def test_stopped_in_a_call_that_hangs(server: Any) -> None:
@@ -179,6 +197,13 @@ def test_a_server_that_hangs_dies_and_comes_back(tmp_path: Path) -> None:
         one.wait_ready()
         assert one.state == "ready"
     assert set(children()) <= set(before), "nothing of it is left"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("handler", "said"), [(signal.SIG_IGN, "ignored"), (signal.SIG_DFL, "the end")])
+def test_a_closed_terminal_is_to_a_server_what_it_is_to_the_program(handler: signal.Handlers, said: str) -> None:
+    with closed_terminal(handler), servers(spec()) as made:
+        assert call(made, "hangup").text == said
 
 
 def test_servers_that_never_come(tmp_path: Path) -> None:

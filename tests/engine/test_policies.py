@@ -12,6 +12,7 @@ import pytest
 from mlxchat.cache import writer
 from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.keys import BLOCK
+from mlxchat.cache.store import Store
 from mlxchat.cache.writer import Writer
 from mlxchat.engine import conversations
 from mlxchat.engine.conversations import Conversations
@@ -353,6 +354,49 @@ def test_an_idle_engine_expires_by_itself(folder: Path, tmp_path: Path) -> None:
         while (report := engine.engine.cache_report()).store is None or report.store.records or report.live_bytes:
             assert time.monotonic() < until
             time.sleep(0.1)
+    finally:
+        engine.close()
+
+
+def resting(engine: ScriptedEngine) -> int:
+    """Bytes of KV in memory once the engine has had the time to let go of them."""
+    until = time.monotonic() + 30
+    while (held := engine.engine.cache_report().live_bytes) and time.monotonic() < until:
+        time.sleep(0.05)
+    return held
+
+
+@pytest.mark.parametrize("park", [0.0, 0.3])
+def test_an_idle_chat_holds_no_memory_and_goes_on_from_the_disk(folder: Path, tmp_path: Path, park: float) -> None:
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, park=park)
+    engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
+    try:
+        chat = engine.chat(SYSTEM)
+        ask(chat, "a")
+        if park == 0:
+            assert engine.engine.cache_report().live_bytes == 0
+        assert resting(engine) == 0
+        stats = ask(chat, "b").stats
+        assert stats.prefill_tokens <= stats.prompt_tokens - stats.common_prefix_tokens + 4
+        assert stats.cached_disk_tokens > 0
+        engine.check()
+    finally:
+        engine.close()
+
+
+def test_without_a_disk_that_takes_it_an_idle_chat_stays_in_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "accepts", property(lambda self: False))
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, park=0.01)
+    engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
+    try:
+        chat = engine.chat(SYSTEM)
+        ask(chat, "a")
+        for _ in range(3):  # each is answered between two looks of an idle engine
+            time.sleep(0.05)
+            assert engine.engine.cache_report().live_bytes > 0
+        assert ask(chat, "b").stats.restore_kind == "live"
     finally:
         engine.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mlxchat.engine.tools import command as module
 from mlxchat.engine.tools.command import BadArguments, Command
 from mlxchat.engine.tools.excerpt import HEAD_BYTES, TAIL_BYTES, Excerpt, excerpt_of
 from mlxchat.engine.tools.tool import ToolResult
-from support.process import has_ended
+from support.process import closed_terminal, has_ended
 from support.scripted import wait_until
 
 pytestmark = pytest.mark.plain
@@ -165,6 +166,17 @@ def test_one_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     command = shell(f"trap '' TERM; touch {ready}; while true; do sleep 0.1; done")
     assert command.run({}, ready.exists).status == "interrupted"
+
+
+def test_a_closed_terminal_that_is_ignored_ends_no_command() -> None:
+    """As under nohup: the program goes on, so its command does too, and ignores it for itself."""
+    code = (
+        "import os, signal; os.kill(os.getppid(), signal.SIGHUP); os.kill(os.getpid(), signal.SIGHUP)\n"
+        "import time; time.sleep(0.3); print('lives')"
+    )
+    with closed_terminal(signal.SIG_IGN):
+        assert python(code).run({}, never) == ToolResult("ran", "lives\n")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 # -- output ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mlxchat.transcripts.session_file import read_session
-from support.process import Scripted, finished, has_ended
+from support.process import Scripted, closed_terminal, finished, has_ended
 from support.run_program import Ended
 from support.schemas import validate
 from support.scripted import Reply, model_folder, wait_until
@@ -105,7 +105,8 @@ def test_ctrl_c_within_a_tool_ends_it_and_all_it_has_started(model: Path, tmp_pa
 def test_told_to_end_it_ends_its_tool_first(model: Path, tmp_path: Path, number: signal.Signals) -> None:
     """Also when its terminal is closed: a tool has a session of its own, and would not be told."""
     run = program(model, tmp_path, calls("slow"))
-    process = run.start("Go.", "--tools", "tools.json", "--allow-tool", "*")
+    with closed_terminal(signal.SIG_DFL):
+        process = run.start("Go.", "--tools", "tools.json", "--allow-tool", "*")
     pid_file = run.work / "pid"
     wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool to start")
     process.send_signal(number)

@@ -7,17 +7,18 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlxchat.cache import layers, planner, restore
+from mlxchat.cache import planner, restore, row_readers
 from mlxchat.cache.coverage import Piece
+from mlxchat.cache.layers import row_bytes
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.planner import Plan
 from mlxchat.cache.window import WindowKVCache
 
 
 def off_by_one(monkeypatch: Any) -> None:
-    real = layers.GlobalRows.install
+    real = row_readers.GlobalRows.install
     monkeypatch.setattr(
-        layers.GlobalRows, "install", lambda self, c, t, position, rows: real(self, c, t, position - 1, rows)
+        row_readers.GlobalRows, "install", lambda self, c, t, position, rows: real(self, c, t, position - 1, rows)
     )
     monkeypatch.setattr(LiveCache, "check", lambda self: None)
 
@@ -57,25 +58,25 @@ def tail_short_by_one(monkeypatch: Any) -> None:
 
 def window_row_missing(monkeypatch: Any) -> None:
     """The oldest row that the first call sees: no argmax notices it, the logits do."""
-    real = layers.WindowRows.install
+    real = row_readers.WindowRows.install
 
     def install(self: Any, cache: Any, tensors: list[Any], position: int, rows: int) -> None:
         oldest = rows - min(rows, self.window - 1)
         for tensor in tensors:
-            layers.row_bytes(tensor)[:, oldest] = 0
+            row_bytes(tensor)[:, oldest] = 0
         real(self, cache, tensors, position, rows)
 
-    monkeypatch.setattr(layers.WindowRows, "install", install)
+    monkeypatch.setattr(row_readers.WindowRows, "install", install)
 
 
 def ring_order(monkeypatch: Any) -> None:
-    real = layers.WindowRows.install
+    real = row_readers.WindowRows.install
 
     def install(self: Any, cache: Any, tensors: list[Any], position: int, rows: int) -> None:
         turned = [mx.concatenate([t[..., 1:rows, :], t[..., :1, :], t[..., rows:, :]], axis=2) for t in tensors]
         real(self, cache, turned, position, rows)
 
-    monkeypatch.setattr(layers.WindowRows, "install", install)
+    monkeypatch.setattr(row_readers.WindowRows, "install", install)
 
 
 def state_zeroed(monkeypatch: Any) -> None:

@@ -1,6 +1,7 @@
 """An MCP server with tools that behave and tools that don't. `mcp_server.py [never|dies|http PORT]`; else on stdio."""
 
 import os
+import signal
 import sys
 import time
 
@@ -69,6 +70,11 @@ def main(how: str) -> None:
     def secret() -> str:
         """What of the environment came along."""
         return f"{os.environ.get('NAMED', 'none')} {os.environ.get('UNNAMED', 'none')}"
+
+    @server.tool()
+    def hangup() -> str:
+        """What a closed terminal would do to it."""
+        return "ignored" if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else "the end"
 
     @server.tool()
     def change() -> str:

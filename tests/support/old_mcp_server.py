@@ -1,4 +1,7 @@
-"""An MCP server of the old protocol, by hand: it answers the handshake, and asks the client for what it must refuse."""
+"""An MCP server of the old protocol, by hand: it answers the handshake, and asks the client for what it must refuse.
+
+`old_mcp_server.py [endless]`: its list of tools may have no end.
+"""
 
 import json
 import sys
@@ -35,6 +38,17 @@ def ask_the_client() -> str:
     return "\n".join(came)
 
 
+def page_of(cursor: str) -> dict[str, Any]:
+    """The tool that is there, and if there is no end fifty more on each page."""
+    schema = {"type": "object", "properties": {}}
+    tools = [{"name": "ask", "description": "Ask.", "inputSchema": schema}]
+    if "endless" not in sys.argv:
+        return {"tools": tools}
+    start = int(cursor)
+    tools += [{"name": f"t{start + number}", "inputSchema": schema} for number in range(50)]
+    return {"tools": tools, "nextCursor": str(start + 50)}
+
+
 def main() -> None:
     while True:
         heard = hear()
@@ -45,8 +59,7 @@ def main() -> None:
             version = heard["params"]["protocolVersion"]
             say(id=number, result={"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif method == "tools/list":
-            schema = {"type": "object", "properties": {}}
-            say(id=number, result={"tools": [{"name": "ask", "description": "Ask.", "inputSchema": schema}]})
+            say(id=number, result=page_of((heard.get("params") or {}).get("cursor") or "0"))
         elif method == "tools/call":
             text = f"{ask_the_client()}\n{json.dumps(capabilities)}"
             say(id=number, result={"content": [{"type": "text", "text": text}]})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,16 @@ def has_ended(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+@contextmanager
+def closed_terminal(handler: signal.Handlers) -> Iterator[None]:
+    """What SIGHUP does here, and in what is started here, whichever way the tests themselves were started."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def finished(process: subprocess.Popen[Any], patience_s: float = PATIENCE_S) -> Ended:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 from mlxchat.cache.keys import BLOCK, Chain, Ids, Place
-from mlxchat.cache.layers import GlobalRows, Layout, RowGroup
+from mlxchat.cache.layers import Layout, RowGroup
 from mlxchat.cache.planner import Planner
 from mlxchat.cache.records import TensorSpec
+from mlxchat.cache.row_readers import GlobalRows
 from mlxchat.cache.store import Store
 from mlxchat.cache.trie import SequenceTrie
 

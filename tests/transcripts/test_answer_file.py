@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlxchat.errors import DataError, OutputError
 from mlxchat.transcripts import answer_file
-from mlxchat.transcripts.answer_file import AnswerFile, Standing
+from mlxchat.transcripts.answer_file import AnswerFile
 from mlxchat.transcripts.batch_lines import BatchLine, LineFault
 from mlxchat.transcripts.batch_tally import Tally
+from mlxchat.transcripts.standing import Standing
 from support.batches import answers, request, scanned, write
 
 pytestmark = pytest.mark.plain
@@ -116,6 +120,84 @@ def test_failed_lines_are_taken_out_at_once(tmp_path: Path) -> None:
     assert [value["custom_id"] for value in answers(tmp_path / "real")] == ["a", "d", "elsewhere", "b"]
     assert (tmp_path / "link").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+LEFT = ".out.3.new"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mlxchat.transcripts.answer_file import AnswerFile
+from mlxchat.transcripts.batch_lines import BatchLine
+
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+AnswerFile(Path(sys.argv[1])).drop_failed([BatchLine(1, 0, "batch_req_b", "b")])
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_a_killed_program_left_of_a_copy_goes_at_the_next_start(tmp_path: Path) -> None:
+    path = filled(tmp_path / "out [1]", line("a"), line("b", 500))
+    whole = path.read_bytes()
+    assert subprocess.run([sys.executable, "-c", KILLED, str(path)]).returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) == 2
+    filled(path)
+    assert names(tmp_path) == [path.name]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 40, json.dumps(line("a")).encode()[:30]])
+def test_so_does_one_that_was_cut_off(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / LEFT).write_bytes(content)
+    filled(tmp_path / "out")
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_copy_that_is_being_made_stays(tmp_path: Path) -> None:
+    """Whoever makes it holds the lock."""
+    file = AnswerFile(tmp_path / "out")
+    (tmp_path / LEFT).write_bytes(b"")
+    with pytest.raises(OutputError, match="another program"):
+        AnswerFile(tmp_path / "out")
+    file.close()
+    assert names(tmp_path) == [LEFT, "out"]
+
+
+def test_where_nothing_can_be_locked_a_copy_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(answer_file.fcntl, "flock", no_locks)
+    (tmp_path / LEFT).write_bytes(b"")
+    filled(tmp_path / "out")
+    assert names(tmp_path) == [LEFT, "out"]
+
+
+def test_what_is_only_called_like_a_copy_stays(tmp_path: Path) -> None:
+    (tmp_path / LEFT).write_text("my diary\n")
+    (tmp_path / ".out.4.new").mkdir()
+    (tmp_path / ".out.5.new").symlink_to("out")
+    os.mkfifo(tmp_path / ".out.6.new")
+    for name in (".out.old.new", ".out.7.newer", ".outer.7.new", "out.7.new"):
+        (tmp_path / name).touch()
+    before = names(tmp_path)
+    filled(tmp_path / "out", line("a"))
+    assert names(tmp_path) == sorted([*before, "out"])
+
+
+def test_a_copy_goes_whatever_ends_its_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    file = AnswerFile(tmp_path / "out")
+    file.append(line("b", 500))
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        file.drop_failed(ASKED)
+    file.close()
+    assert names(tmp_path) == ["out"]
 
 
 def test_a_full_disk_costs_the_line_and_nothing_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
