@@ -13,6 +13,8 @@ from .input_sources import read_text, user_message
 from .picture_download import is_url
 from .pictures import StagedPicture, restaged, stage, stage_data
 
+_OTHER_MODEL = "/model NAME goes on with one that has vision, /models lists what is here"
+
 
 class Attachments:
     """Files and pictures for one message. What comes back with a message that wasn't answered is staged again.
@@ -45,7 +47,7 @@ class Attachments:
     def stage(self, source: str) -> StagedPicture:
         """Read a picture for the next message. Raises ModelUnsupported, InputError, DataError, UsageError."""
         if not self.sees:
-            raise sees_no_pictures(self._model)
+            raise sees_no_pictures(self._model, _OTHER_MODEL)
         picture = stage(_path_of(source), self._offline)
         self.pictures.append(picture)
         return picture
@@ -53,7 +55,7 @@ class Attachments:
     def stage_bytes(self, data: bytes, name: str) -> StagedPicture:
         """A picture that is no file, for the next message. Raises ModelUnsupported, DataError."""
         if not self.sees:
-            raise sees_no_pictures(self._model)
+            raise sees_no_pictures(self._model, _OTHER_MODEL)
         picture = stage_data(data, name)
         self.pictures.append(picture)
         return picture
@@ -76,11 +78,11 @@ class Attachments:
             gone = [staged[int(which) - 1]]
         else:
             gone = [one for one in staged if which in ("", one.name, Path(one.name).name)]
+        if not staged:
+            raise UsageError("nothing goes with the next message", "/image PATH or /file PATH adds something")
         if not gone:
-            raise UsageError(
-                f"nothing is called {which}" if which else "nothing goes with the next message",
-                "/image alone lists what does",
-            )
+            there = "1" if len(staged) == 1 else f"1 to {len(staged)}"
+            raise UsageError(f"nothing is called {which}", f"/detach takes {there}, or a name; /image alone lists them")
         self.pictures = [one for one in self.pictures if not any(one is other for other in gone)]
         self.files = [one for one in self.files if not any(one is other for other in gone)]
         return [one.name for one in gone]

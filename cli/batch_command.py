@@ -6,6 +6,7 @@ import typer
 
 from ..errors import Interrupted
 from .shared_options import (
+    Adapter,
     CacheBytes,
     CacheDir,
     Json,
@@ -44,6 +45,7 @@ def batch(
     ] = None,
     model: Model = None,
     template: Template = None,
+    adapter: Adapter = None,
     think: Think = None,
     offline: Offline = False,
     yes: Yes = False,

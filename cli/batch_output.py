@@ -35,6 +35,7 @@ class BatchOutput:
                     "requests": self._flags.requests,
                     "out": self._flags.out,
                     "model": tally.model or None,
+                    "adapter": tally.adapter,
                     "parallel": self._flags.parallel,
                     **_numbers(tally),
                     "versions": versions(),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
+from ..engine.file_errors import unreadable
 from ..errors import DataError, InputError, Interrupted
 from ..transcripts.batch_lines import BatchLine, scan
 from .batch_flags import BatchFlags
@@ -84,7 +85,7 @@ def _answer(
         from .batch_progress import BatchProgress
         from .pictures import with_pictures
 
-        tally.model = engine.info.model
+        tally.model, tally.adapter = engine.info.model, engine.info.adapter
         progress = BatchProgress(streams, len(pending))
         batch = Batch(
             engine,
@@ -111,9 +112,7 @@ def _opened(flags: BatchFlags) -> Iterator[BinaryIO]:
     try:
         file = flags.requests_path.open("rb")
     except OSError as error:
-        raise InputError(
-            f"can't read {flags.requests}: {error.strerror or error}", "check the name and its permissions"
-        ) from error
+        raise unreadable(flags.requests, error) from error
     with file:
         if not file.seekable():
             raise InputError(f"{flags.requests} is no file", "write the requests into one first")

@@ -13,6 +13,7 @@ from .shared_options import (
     CACHE,
     MODEL,
     OUTPUT,
+    Adapter,
     CacheBytes,
     CacheDir,
     Json,
@@ -52,10 +53,7 @@ def chat(
         option("-s", "--system", help="System prompt, or @FILE (@@ for a plain @).", panel=MODEL, metavar="TEXT"),
     ] = None,
     template: Template = None,
-    adapter: Annotated[
-        str | None,
-        option("--adapter", help="LoRA adapter of mlx-lm's trainer, over a text model.", panel=MODEL, metavar="DIR"),
-    ] = None,
+    adapter: Adapter = None,
     think: Think = None,
     think_budget: Annotated[
         int | None,
@@ -68,15 +66,23 @@ def chat(
     ] = None,
     top_p: Annotated[
         float | None,
-        option("--top-p", help="Sample from this much probability.", panel=_SAMPLING, metavar="X", min=0, max=1),
+        option(
+            "--top-p", help="Sample from this much probability; 0 is off.", panel=_SAMPLING, metavar="X", min=0, max=1
+        ),
     ] = None,
     top_k: Annotated[
-        int | None, option("--top-k", help="Sample from the K likeliest.", panel=_SAMPLING, metavar="K", min=0)
+        int | None,
+        option("--top-k", help="Sample from the K likeliest; 0 is off.", panel=_SAMPLING, metavar="K", min=0),
     ] = None,
     min_p: Annotated[
         float | None,
         option(
-            "--min-p", help="Drop what is less likely than X × the best.", panel=_SAMPLING, metavar="X", min=0, max=1
+            "--min-p",
+            help="Drop what is less likely than X × the best; 0 is off.",
+            panel=_SAMPLING,
+            metavar="X",
+            min=0,
+            max=1,
         ),
     ] = None,
     max_tokens: Annotated[

@@ -55,7 +55,6 @@ class ChatFlags(CommonFlags):
     cache_ttl: str | None = None
     cache_persist: bool = False
     cache_tenant: str | None = None
-    adapter: str | None = None
     schema: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     model_of_project: bool = False
@@ -115,7 +114,7 @@ class ChatFlags(CommonFlags):
             ttl=_seconds(self.cache_ttl, "--cache-ttl", options.cache.ttl),
             persist=self.cache_persist,
         )
-        return replace(options, cache=cache, adapter=self.adapter)
+        return replace(options, cache=cache)
 
     def request_options(self) -> RequestOptions:
         """What goes with each request. Raises UsageError for an -o that is none, and what `schema_text` does."""

@@ -19,6 +19,7 @@ class CommonFlags:
 
     model: str | None = None
     template: str | None = None
+    adapter: str | None = None
     think: bool | None = None
     offline: bool = False
     yes: bool = False
@@ -60,4 +61,5 @@ class CommonFlags:
             offline=self.offline,
             cache=cache_options(self.no_cache, self.cache_dir, self.cache_bytes),
             kv_quantization=kv_quantization(self.kv_bits, self.kv_group_size),
+            adapter=self.adapter,
         )

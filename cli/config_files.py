@@ -59,7 +59,7 @@ def read_user(path: Path) -> Source:
     except (FileNotFoundError, NotADirectoryError):
         return source
     except OSError as error:
-        raise DataError(f"{shown(path)} can't be read: {error.strerror}", "check its permissions") from error
+        raise DataError(f"can't read {shown(path)}: {error.strerror}", "check its permissions") from error
     except ValueError as error:
         raise DataError(f"{shown(path)} is not TOML: {error}", "mlxchat config edit opens it") from error
     for name, raw in found.items():
@@ -84,7 +84,7 @@ def read_project(path: Path) -> Source:
             return source
         found = _parse(path)
     except (OSError, ValueError) as error:
-        source.notes.append(f"{source.origin} can't be read, and is not obeyed: {error}")
+        source.notes.append(f"can't read {source.origin}, so it is not obeyed: {error}")
         return source
     refused = [name for name in found if name not in KEYS or not KEYS[name].project]
     for name in found:

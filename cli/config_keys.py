@@ -86,7 +86,6 @@ KEYS: dict[str, Key] = {
         _own("color", "choice", "auto", choices=("auto", "always", "never")),
         _without("stream"),
         _without("markdown"),
-        _without("markdown"),
         _without("save"),
         _without("ahead"),
         _without("cache"),

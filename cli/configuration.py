@@ -92,6 +92,8 @@ class Configuration:
             filled = replace(filled, cache_persist=flags.cache_persist)
         if flags.schema is not None:
             filled = replace(filled, tools=flags.tools, mcp=flags.mcp)
+        if not (filled.tools or filled.mcp or filled.tool_schemas):  # else settings for tools would end every chat
+            filled = replace(filled, allow_tool=flags.allow_tool, max_steps=flags.max_steps)
         if filled.offline and flags.yes and not flags.offline:
             filled = replace(filled, yes=False)
         return replace(filled, defaults=defaults, model_of_project=self.source_of("model") is self.project)

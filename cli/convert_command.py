@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError, UsageError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..transcripts.model import Transcript
@@ -68,8 +68,6 @@ def _output_format(out: str, to: str) -> OutputFormat:
 
 
 def _check_target(source: Path, out: Path, force: bool) -> None:
-    if not source.exists():
-        raise InputError(f"{source} is not there", "check the path")
     if out.exists() and source.exists() and out.samefile(source):
         raise UsageError("OUT is the same file as IN", "name another one")
     if out.exists() and not force:

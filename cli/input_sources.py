@@ -7,6 +7,7 @@ import select
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..engine.file_errors import unreadable
 from ..engine.messages import FilePart, ImagePart, Message, Part, TextPart
 from ..errors import DataError, InputError, UsageError
 from .turns_file import parse_turns
@@ -126,8 +127,7 @@ def read_text(name: str) -> str:
     try:
         return decode(path.read_bytes(), name)
     except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise InputError(f"can't read {name}: {cause}", "check the name and its permissions") from error
+        raise unreadable(name, error) from error
 
 
 def decode(data: bytes, name: str) -> str:

@@ -16,6 +16,17 @@ NAMES = (*FLAGS, STOP, *NUMBERS)
 Defaults = Mapping[str, tuple[float, bool]]
 """What holds of settings that nobody chose, and whether the model says so."""
 
+_OFF: dict[str, tuple[float, ...]] = {
+    "top_p": (0, 1),
+    "top_k": (0,),
+    "min_p": (0,),
+    "xtc_probability": (0,),
+    "repetition_penalty": (0, 1),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+}
+"""The values with which a sampler or processor of mlx-lm changes nothing."""
+
 _NO_MODEL_SAYS = {"max_tokens": "up to the end of the context", "seed": "another one each time", STOP: "none"}
 _NAME_WIDTH = 12
 _THINKING = {None: "as the template has it", True: "on", False: "off"}
@@ -53,7 +64,11 @@ def shown(sampling: SamplingOptions, name: str, defaults: Defaults | None = None
     value = values.get(name)
     if name == STOP and sampling.stop:
         value = ", ".join(repr(text) for text in sampling.stop)
-    return f"{name:<{width}}  {_unchosen(name, defaults or {}) if value in (None, ()) else value}"
+    return f"{name:<{width}}  {_unchosen(name, defaults or {}) if value in (None, ()) else _chosen(name, value)}"
+
+
+def _chosen(name: str, value: Any) -> str:
+    return f"off ({value:g})" if value in _OFF.get(name, ()) else str(value)
 
 
 def _unchosen(name: str, defaults: Defaults) -> str:
@@ -62,7 +77,8 @@ def _unchosen(name: str, defaults: Defaults) -> str:
     if name not in defaults:
         return "the model’s own"
     value, of_the_model = defaults[name]
-    return f"{value:g} ({'the model’s own' if of_the_model else 'the default'})"
+    whose = "the model’s own" if of_the_model else "the default"
+    return f"off ({value:g}, {whose})" if value in _OFF.get(name, ()) else f"{value:g} ({whose})"
 
 
 def all_shown(sampling: SamplingOptions, thinking: ThinkingOptions, defaults: Defaults) -> list[str]:

@@ -103,7 +103,7 @@ class PlainOutput(Output):
             self._say(sanitize(result.message.text))
         self._end_lines()
         if result.finish_reason == "length":
-            self._streams.note("(stopped at the limit of --max-tokens or of the context)")
+            self._streams.note("(stopped at the limit of max_tokens or of the context)")
         elif result.finish_reason == "max_steps":
             self._streams.note("(stopped at the limit of --max-steps)")
         elif result.finish_reason == "stop" and not result.message.text.strip() and not result.message.tool_calls:

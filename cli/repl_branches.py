@@ -9,6 +9,7 @@ from .repl_state import Command, ReplState, counted, oldest, shortened
 from .terminal_size import size_of
 
 _EXCERPT = 50
+_NOTHING_SAID = "nothing is said yet"
 
 
 class ReplBranches:
@@ -57,29 +58,33 @@ class ReplBranches:
 
     def _drop(self, which: str) -> None:
         chat = self._state.chat
-        turns, asked = len(chat.turns), _number(which, "/drop")
+        turns = len(chat.turns)
+        most = "" if turns < 2 else "/drop takes 1; " if turns == 2 else f"/drop takes 1 to {turns - 1}; "
+        hint = f"{most}/new begins a new chat"
+        asked = _number(which, "/drop", hint)
         if asked >= turns:
             raise UsageError(
-                f"you have said {counted(turns, 'message')} here: /drop can leave out {max(0, turns - 1)} at most",
-                "/new begins a new chat",
+                f"you have said {counted(turns, 'message')} here: /drop can leave out {max(0, turns - 1)} at most", hint
             )
         chat.drop_oldest(asked)
         self._state.say_cost(f"goes on without {oldest(asked)}, on a new branch (/redo goes back)")
 
     def _tree(self, which: str) -> None:
         chat = self._state.chat
+        path = chat.tree.grow(chat.messages)
         if not which:
-            path = chat.tree.grow(chat.messages)
             width = size_of(self._state.streams.stderr).columns
             for line in tree_lines(chat.tree, path, width):
                 self._state.note(line)
             if not path:
-                self._state.note("nothing is said yet")
+                self._state.note(_NOTHING_SAID)
             return
+        there = len(chat.tree)
+        hint = f"/tree alone shows {'them, 1 to' if there > 1 else 'the only one,'} {there}" if there else _NOTHING_SAID
         try:
-            message = chat.go_to(_number(which, "/tree"))
+            message = chat.go_to(_number(which, "/tree", hint))
         except KeyError:
-            raise UsageError(f"there is no message {which}", "/tree shows their numbers") from None
+            raise UsageError(f"there is no message {which}", hint) from None
         self._state.attachments.clear()
         if message is not None:
             self._state.offer(message)
@@ -87,13 +92,18 @@ class ReplBranches:
 
     def _turns(self, which: str, command: str) -> int:
         """How many messages back is meant. Raises UsageError if there are fewer."""
-        wanted, there = _number(which or "1", command), len(self._state.chat.turns)
+        there = len(self._state.chat.turns)
+        hint = "/tree shows every branch"
+        if there:
+            first = "the only one" if there == 1 else f"your last message, {command} {there} your first on this branch"
+            hint = f"{command} 1 is {first}; {hint}"
+        wanted = _number(which or "1", command, hint)
         if wanted > there:
             raise UsageError(
                 f"there {'is' if there == 1 else 'are'} only {counted(there, 'message')} of yours on this branch"
                 if there
                 else "you have said nothing yet",
-                "/tree shows every branch",
+                hint,
             )
         return wanted
 
@@ -110,7 +120,7 @@ def _place(path: list[Node]) -> str:
     return f"behind message {spoken[-1].number}, “{shortened(spoken[-1].message.text, _EXCERPT)}”"
 
 
-def _number(text: str, command: str) -> int:
+def _number(text: str, command: str, hint: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
-        raise UsageError(f"{command} takes a number from 1 on" + (f", not {text}" if text else ""), f"{command} 1")
+        raise UsageError(f"{command} takes a number from 1 on" + (f", not {text}" if text else ""), hint)
     return int(text)

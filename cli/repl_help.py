@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
+from .line_breaking import wrapped
 from .repl_commands import ARGUMENTS, COMMANDS
 
 GROUPS = {
@@ -25,8 +25,8 @@ KEYS = (
     ("Ctrl-O", "shows or hides reasoning while it comes; afterwards prints the last one"),
     ("Ctrl-C", "stops the answer and keeps what it said; at an empty prompt twice: leaves"),
 )
-_NAMES, _NARROW_NAMES = 25, 19  # columns that names take; longer ones get a line of their own
-_NARROW = 72
+_NAMES, _NARROW_NAMES, _INDENT = 25, 19, 4  # columns that names take; longer ones get a line of their own, or all do
+_NARROW, _NARROWEST = 72, 48
 
 
 def help_lines(columns: int = 80) -> list[str]:
@@ -42,16 +42,11 @@ def _usage(name: str) -> str:
 
 
 def _rows(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
-    width = _NAMES if columns >= _NARROW else _NARROW_NAMES
+    width = _NAMES if columns >= _NARROW else _NARROW_NAMES if columns >= _NARROWEST else _INDENT
+    indent = " " * width
     for name, words in pairs:
-        head = f"  {name:<{width - 2}}"
         if len(name) > width - 4:
-            yield f"  {name}"
-            head = " " * width
-        yield from wrap(
-            words,
-            max(columns - 1, 2 * width),
-            initial_indent=head,
-            subsequent_indent=" " * width,
-            break_on_hyphens=False,
-        )
+            yield from wrapped(name, columns - 1, "  ", indent)
+            yield from wrapped(words, columns - 1, indent, indent)
+        else:
+            yield from wrapped(words, columns - 1, f"  {name:<{width - 2}}", indent)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shutil import get_terminal_size
-
 from ..engine.messages import Message, user
 from ..engine.stats import total
 from .cache_lines import cache_lines
@@ -11,6 +9,7 @@ from .prompt_lines import id_lines, sent_as, stretches
 from .repl_help import help_lines
 from .repl_state import Command, ReplState, counted
 from .stats_line import details, print_stats
+from .terminal_size import size_of
 
 _IDS = "--ids"
 
@@ -33,7 +32,7 @@ class ReplLooks:
         }
 
     def _help(self, _: str) -> None:
-        for line in help_lines(get_terminal_size().columns):
+        for line in help_lines(size_of(self._state.streams.stderr).columns):
             self._state.note(line)
 
     def _stats(self, _: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..engine.vision_kind import sees_no_pictures
-from ..errors import UsageError
+from ..errors import ModelNotFound, UsageError
 from .chat_flags import ChatFlags
 from .engine_access import model_facts, start_engine
 from .input_sources import Stdin
@@ -43,10 +43,13 @@ class ReplModels:
         flags = self._sessions.flags  # a switch before this one may have been settled only now
         if self._host is None or name == flags.model_name:
             raise UsageError(f"{name} is the model of this chat", "/models lists others")
-        ensure_model(name, offline=flags.offline, yes=flags.yes, streams=state.streams, stdin=Stdin(), by_key=True)
+        try:
+            ensure_model(name, offline=flags.offline, yes=flags.yes, streams=state.streams, stdin=Stdin(), by_key=True)
+        except ModelNotFound as error:  # its hint is a command for the shell, or a flag
+            raise ModelNotFound(error.message, "/models lists those on this machine") from None
         facts, sees = model_facts(name), sees_pictures(name, flags.offline)
         if not sees and pictures_in(chat.messages):
-            raise sees_no_pictures(name)
+            raise sees_no_pictures(name, "choose one with vision, or begin a chat without pictures: /new")
         new = replace(flags, model=name, template=None, adapter=None)  # those were made for the one at hand
         room = None if fits_beside(name) else self._start(flags, chat)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..engine.conversation_tree import ConversationTree
 from ..engine.messages import Message
 from ..engine.options import RequestOptions
-from ..errors import InputError, UsageError
+from ..errors import DataError, InputError, UsageError
 from ..transcripts.session_export import export, export_unsaved
 from ..transcripts.session_file import read_session
 from ..transcripts.session_recorder import SessionRecorder
@@ -216,6 +216,8 @@ class ReplSessions:
             raise UsageError(f"{name} is there already", "name another")
         saved = self._store.folder / f"{self._current.session_id}.jsonl"
         if self.saves and saved.exists():
+            if not chat.messages:
+                raise DataError("nothing is said on this branch", "/tree shows the others")
             text = export(read_session(saved, unfinished=False), form)
         else:
             text = export_unsaved(chat.tree.grow(chat.messages), form)

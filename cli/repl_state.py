@@ -12,6 +12,7 @@ from ..engine.stats import RequestStats
 from ..errors import MlxchatError
 from .attachments import Attachments
 from .failures import lines
+from .line_breaking import cut
 from .streams import Streams
 
 if TYPE_CHECKING:
@@ -107,10 +108,9 @@ class ReplState:
         self.note(f"{lead}; {outlook.new:,} of {outlook.tokens:,} tokens will be prefilled with the next message")
 
 
-def shortened(text: str, length: int) -> str:
-    """The beginning of `text` on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[: max(1, length - 1)]}…"
+def shortened(text: str, room: int) -> str:
+    """The beginning of `text` on one line of at most `room` cells."""
+    return cut(" ".join(text.split()), room)
 
 
 def counted(count: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from ..errors import Interrupted
 from .shared_options import (
     MODEL,
     OUTPUT,
+    Adapter,
     CacheBytes,
     CacheDir,
     Json,
@@ -31,6 +32,7 @@ def replay(
     ],
     model: Model = None,
     template: Template = None,
+    adapter: Adapter = None,
     think: Annotated[
         bool | None, option("--think/--no-think", help="Render prompts for reasoning, or not.", panel=MODEL)
     ] = None,

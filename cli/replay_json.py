@@ -66,6 +66,7 @@ class ReplayJsonl(ReplayOutput):
             transcript=subject.transcript.path,
             format=subject.transcript.format,
             model=subject.model,
+            adapter=subject.adapter,
             context_limit=subject.context,
             missing=missing_object(opening.share),
             skipped_lines=len(subject.transcript.skipped),

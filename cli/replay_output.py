@@ -75,6 +75,7 @@ def replay_object(opening: Opening, result: Result, versions: dict[str, str]) ->
         "transcript": subject.transcript.path,
         "format": subject.transcript.format,
         "model": subject.model,
+        "adapter": subject.adapter,
         "missing": missing_object(opening.share),
         "skipped_lines": len(subject.transcript.skipped),
         "transcripts": transcripts_object(opening),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..engine.file_errors import unwritable
 from ..engine.stats import RequestStats
 from ..errors import DataError, Interrupted, OutputError
 from ..transcripts.heading import Coming, Share
@@ -113,7 +116,7 @@ def _replay(
     compared = spread(fitting, flags.compare_sample) if flags.compares else frozenset[int]()
     coming = Coming.of(planned, flags.prefill_rate or replay.rate(), compared)
     words = flags.supplied_words()
-    subject = Subject(transcript, jobs, info.model, info.template, replay.limit, words, info.vision)
+    subject = Subject(transcript, jobs, info.model, info.template, replay.limit, words, info.vision, info.adapter)
     opening = Opening(
         subject, Share.of(planned, transcript.missing), coming, len(compared), parallel=flags.parallel, unread=unread
     )
@@ -130,8 +133,10 @@ def _plan(
     flags: ReplayFlags, streams: Streams, output: ReplayOutput, transcript: Transcript, unread: Sequence[Unread]
 ) -> int:
     """--plan: a tokenizer and a template, no weights."""
+    from ..engine.adapter import read_adapter
     from ..transcripts.weightless import Weightless
 
+    adapter = None if flags.adapter is None else read_adapter(flags.adapter).path
     without = Weightless.load(flags.model_name, flags.template, flags.settings())
     jobs, planned = _jobs(flags, transcript, without.sees), []
     for job in jobs:
@@ -139,7 +144,7 @@ def _plan(
         output.planning(len(planned), len(jobs))
     check_any_runs(planned)
     words = flags.supplied_words()
-    subject = Subject(transcript, jobs, without.name, without.template, without.limit, words, without.sees)
+    subject = Subject(transcript, jobs, without.name, without.template, without.limit, words, without.sees, adapter)
     coming = Coming.of(planned, flags.prefill_rate)
     opening = Opening(subject, Share.of(planned, transcript.missing), coming, planned=True, unread=unread)
     output.begin(opening)
@@ -181,7 +186,8 @@ def _finish(
     if flags.report is not None:
         from ..transcripts.report import page
 
-        write_report(flags.report, page(opening.subject.transcript, opening.subject.model, result, flags.with_text))
+        subject = opening.subject
+        write_report(flags.report, page(subject.transcript, subject.model_words, result, flags.with_text))
         streams.note(f"report: {flags.report}")
     for one in opening.unread:
         streams.note(f"{one.path} was left out: {one.error.message}")
@@ -207,8 +213,9 @@ def check_report(name: str | None) -> None:
     if name is None:
         return
     path = Path(name).expanduser()
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ReportError(f"can't write {name}: there is no such folder, or it is one", "name a file")
+    code = errno.EISDIR if path.is_dir() else 0 if path.absolute().parent.is_dir() else errno.ENOENT
+    if code:
+        raise _unwritable(name, OSError(code, os.strerror(code)))
 
 
 def write_report(name: str, text: str) -> None:
@@ -216,4 +223,8 @@ def write_report(name: str, text: str) -> None:
     try:
         Path(name).expanduser().write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ReportError(f"can't write {name}: {error.strerror or error}", "name another file") from error
+        raise _unwritable(name, error) from error
+
+
+def _unwritable(name: str, error: OSError) -> OutputError:
+    return unwritable(name, error, "name another file with --report", ReportError)

@@ -12,6 +12,7 @@ from ..engine.stats import Divergence
 from ..transcripts.jobs import Job
 from ..transcripts.padding import MARK
 from ..transcripts.rows import Row, Totals
+from .line_breaking import cut
 from .stats_line import seconds, size
 
 NARROWEST, WIDEST = 40, 220
@@ -201,8 +202,3 @@ def _fitting(columns: list[Column], room: int) -> list[Column]:
 def plain(text: str | None) -> str:
     """Text of a file on one line: no escape sequence, no control character."""
     return " ".join(sanitize(text or "").split())
-
-
-def cut(text: str, room: int) -> str:
-    """At most `room` columns of a terminal, the last one an ellipsis where some are left out."""
-    return text if cell_len(text) <= room else f"{set_cell_size(text, max(0, room - 1)).rstrip()}…"

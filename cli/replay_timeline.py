@@ -8,7 +8,8 @@ from rich.cells import cell_len, set_cell_size
 
 from ..transcripts.overlap import Phase, PhaseKind, phases
 from ..transcripts.rows import Result
-from .replay_table import Line, Span, cut, plain
+from .line_breaking import cut
+from .replay_table import Line, Span, plain
 from .stats_line import seconds
 
 _MOST_LINES = 32

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,8 @@ from ..transcripts.model import Transcript
 from ..transcripts.padding import MARK
 from ..transcripts.remedies import Costly, costliest
 from ..transcripts.rows import Result, Row, by_conversation
-from .replay_table import Line, Span, Table, cut, plain
+from .line_breaking import cut, wrapped
+from .replay_table import Line, Span, Table, plain
 from .replay_timeline import timeline
 from .stats_line import seconds, size
 
@@ -23,7 +23,12 @@ _MOST_REASONS = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """What is replayed on what. `supplied`: what the user added, in phrases; `sees`: whether it sees pictures."""
+    """What is replayed on what.
+
+    supplied   what the user added, in phrases
+    sees       whether the model sees pictures
+    adapter    the folder of the adapter over it
+    """
 
     transcript: Transcript
     jobs: Sequence[Job]
@@ -32,13 +37,19 @@ class Subject:
     context: int
     supplied: Sequence[str] = field(default_factory=tuple)
     sees: bool = False
+    adapter: str | None = None
+
+    @property
+    def model_words(self) -> str:
+        """The model, and the name of its adapter."""
+        return self.model if self.adapter is None else f"{self.model} + {Path(self.adapter).name}"
 
 
 def labelled(label: str, text: str, width: int, style: str = "") -> list[Line]:
     """`text` behind a label, wrapped to the width under its own first word."""
-    wrapped = textwrap.wrap(text, max(20, width - _LABEL), break_on_hyphens=False) or [""]
-    heads = [label.ljust(_LABEL)] + [" " * _LABEL] * (len(wrapped) - 1)
-    return [[Span(head, "dim"), Span(words, style)] for head, words in zip(heads, wrapped, strict=True)]
+    lines = wrapped(text, max(20, width - _LABEL))
+    heads = [label.ljust(_LABEL)] + [" " * _LABEL] * (len(lines) - 1)
+    return [[Span(head, "dim"), Span(words, style)] for head, words in zip(heads, lines, strict=True)]
 
 
 def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Iterator[Line]:
@@ -55,7 +66,7 @@ def heading(subject: Subject, share: Share, coming: Coming, width: int) -> Itera
     for why, count, line in skipped_lines(transcript)[:_MOST_REASONS]:
         yield from labelled("", f"{_count(count, 'line')} skipped, the first {line:,}: {plain(why)}", width, "yellow")
     yield from labelled(
-        "model", f"{plain(subject.model)} · {plain(subject.template)} · context {subject.context:,}", width
+        "model", f"{plain(subject.model_words)} · {plain(subject.template)} · context {subject.context:,}", width
     )
     if share.missing or (share.percent is not None and share.percent < 99):
         yield from labelled("missing", missing_words(share), width, "yellow")

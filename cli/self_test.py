@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError
+from ..engine.file_errors import unwritable
 from .streams import Streams
 
 REPORT = "mlxchat-self-test.json"
@@ -41,7 +41,7 @@ def run_self_test(streams: Streams, versions: dict[str, str], out: Path) -> dict
     try:
         out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"can't write {out}: {error.strerror}", "--out FILE puts it elsewhere") from error
+        raise unwritable(out, error, "name another file with --out") from error
     return report
 
 

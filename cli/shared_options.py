@@ -32,6 +32,10 @@ Template = Annotated[
     str | None,
     option("--template", help="Chat template: a built-in name or a file.", panel=MODEL, metavar="NAME|FILE"),
 ]
+Adapter = Annotated[
+    str | None,
+    option("--adapter", help="LoRA adapter of mlx-lm's trainer, over a text model.", panel=MODEL, metavar="DIR"),
+]
 Think = Annotated[bool | None, option("--think/--no-think", help="Let the model reason first, or not.", panel=MODEL)]
 Offline = Annotated[bool, option("--offline", help="Never use the network.", panel=MODEL)]
 Yes = Annotated[bool, option("--yes", help="Download the model without asking.", panel=MODEL)]

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
-from textwrap import wrap
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from ..engine.sanitize import sanitize_line
 from .failures import output_error
+from .line_breaking import broken
 from .terminal_size import size_of
 
 if TYPE_CHECKING:
@@ -187,17 +187,6 @@ def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, s
     if environment.get("FORCE_COLOR"):
         return True
     return environment.get("TERM") != "dumb" and is_terminal(stream)
-
-
-def broken(text: str, columns: int) -> str:
-    """`text` with its lines broken between words where they are longer; a word that is longer itself stays whole."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if len(line) <= columns:
-            lines.append(line)
-        else:
-            lines += wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [line]
-    return "\n".join(lines)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from ..engine.tools.tool import ToolResult
+from .emoji import JOINERS, SEQUENCE
 
 _SHORT, _LONG = 60, 120
 # Printable, says Unicode, but nothing is seen of them: fillers, joiners, blanks, variation selectors.
@@ -20,8 +21,15 @@ def argument_lines(arguments: dict[str, Any]) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """`text` with an escape in place of every character that shows nothing, or changes how others are shown."""
-    return "".join(char if char.isprintable() and char not in _BLANK else _escape(char) for char in text)
+    """`text` with an escape in place of every character that shows nothing, or changes how others are shown.
+
+    An emoji stays whole: what chooses its look, or joins its parts, changes nothing else.
+    """
+    shown, end = [], 0
+    for emoji in SEQUENCE.finditer(text):
+        shown += [_escaped(text[end : emoji.start()]), _escaped(emoji[0], JOINERS)]
+        end = emoji.end()
+    return "".join([*shown, _escaped(text[end:])])
 
 
 def call_line(name: str, arguments: dict[str, Any]) -> str:
@@ -38,6 +46,12 @@ def result_line(name: str, result: ToolResult) -> str:
     status = result.status.replace("_", " ")
     said = "" if result.status == "ran" or first.startswith(status) else f"{status}: "
     return f"{visible(name)} → {said}{first if len(first) <= _LONG else f'{first[:_LONG]}…'}{more}"
+
+
+def _escaped(text: str, kept: frozenset[str] = frozenset()) -> str:
+    return "".join(
+        char if (char.isprintable() and char not in _BLANK) or char in kept else _escape(char) for char in text
+    )
 
 
 def _escape(char: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class RunTools:
     """What there is of tools. `loop` None: the model is told of none.
 
-    Only the command line makes one: no saved chat and no file of the working folder can.
+    Only the command line and the user's own settings make one: no saved chat and no file of the working folder can.
     """
 
     def __init__(self, loop: ToolLoop | None = None, servers: McpServers | None = None) -> None:
@@ -44,7 +44,7 @@ class RunTools:
 
 
 class ToolFiles:
-    """The files named on the command line, read and checked. Nothing has been started yet."""
+    """The files named on the command line or in the user's settings, read and checked. Nothing has been started yet."""
 
     def __init__(self, flags: ChatFlags) -> None:
         """Raises InputError, DataError, and UsageError for flags that mean nothing without tools."""

@@ -66,7 +66,7 @@ def _allow(name: str, confirm: Confirm | None, offline: bool) -> None:
 
 def _ask(question: str, name: str, confirm: Confirm | None) -> None:
     if confirm is None or not confirm(question):
-        raise DownloadError(f"the download of {name} was declined", f"mlxchat models pull {name}, or choose another -m")
+        raise DownloadError(f"the download of {name} was declined", f"mlxchat models pull {name}, or another model")
 
 
 def _pull_embedded(model: EmbeddedModel, confirm: Confirm | None, progress: Progress, offline: bool) -> Path:

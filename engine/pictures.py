@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from ..errors import DataError, InputError
+from .file_errors import unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -126,8 +127,7 @@ def file_bytes(source: str, *, name: str | None = None, pipes: bool = False) -> 
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise InputError(f"can't read {name}: {cause}", "check the name and its permissions") from error
+        raise unreadable(name, error) from error
     if len(data) > MOST_BYTES:
         raise DataError(f"{name} is larger than {MOST_BYTES // 1_000_000} MB", "save a smaller copy")
     return data

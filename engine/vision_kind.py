@@ -23,7 +23,6 @@ def has_vision(config: Mapping[str, Any]) -> bool:
     return any(config.get(name) for name in _TOWERS)
 
 
-def sees_no_pictures(name: str) -> ModelUnsupported:
-    """The error for a picture that a text-only model is asked about."""
-    hint = "leave them out, or choose a model with vision (-m)"
+def sees_no_pictures(name: str, hint: str = "leave them out, or choose a model with vision (-m)") -> ModelUnsupported:
+    """The error for a picture that a text-only model is asked about. `hint`: what to do where no flag can be given."""
     return ModelUnsupported(f"{name} is a text model and can't see pictures", hint)

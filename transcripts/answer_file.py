@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..engine.file_errors import unwritable
 from ..errors import MlxchatError, OutputError
 from .answer_copy import FILE_MODE, copied, copy_path, remove_leftovers
 from .batch_lines import BatchLine
@@ -126,8 +127,8 @@ def _busy(path: Path) -> OutputError:
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    hint = "make room and run it again: what is answered stays so" if full else "name another file with --out"
-    return OutputError(f"can't write {path}: {error.strerror or error}", hint)
+    mend = "make room and run it again: what is answered stays so" if full else "name another file with --out"
+    return unwritable(path, error, mend)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -150,7 +150,8 @@ def _sampling(given: Object, defaults: RequestOptions) -> Any:
         "seed": _whole(given, "seed", None),
         "max_tokens": _most_tokens(given),
     }
-    extra = {name: value for name, least in _PENALTIES.items() if (value := _number(given, name, least, math.inf))}
+    penalties = {name: _number(given, name, least, math.inf) for name, least in _PENALTIES.items()}
+    extra = {name: value for name, value in penalties.items() if value is not None}  # 0: off, whatever is advised
     kept = {name: value for name, value in changes.items() if value is not None}
     return replace(sampling, stop=_stops(given.get("stop")), extra={**sampling.extra, **extra}, **kept)
 

@@ -40,6 +40,7 @@ class Tally:
     """
 
     model: str = ""
+    adapter: str | None = None
     lines: int = 0
     before: int = 0
     failed_before: int = 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ..engine.file_errors import unreadable
 from ..errors import DataError, InputError
 from .formats.base import Parsed
 from .model import Conversation, Skipped, Transcript
@@ -40,7 +41,7 @@ def _files(path: Path) -> list[Path]:
     try:
         files = sorted(file for file in path.rglob("*") if file.name.endswith(SUFFIXES) and file.is_file())
     except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}", "check its permissions") from error
+        raise unreadable(path, error) from error
     if len(files) > MOST_FILES:
         raise DataError(f"{path} holds more than {MOST_FILES:,} transcripts", "name one of its folders")
     return files

@@ -202,7 +202,7 @@ class SessionRecorder:
             is_new = not self._folder.exists()
             self._writer.write({**known, "timestamp": milliseconds_now(), **self._settings.to_json()})
             if is_new and self._writer.complete:
-                self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save leaves nothing.")
+                self._tell(f"Chats are saved in {self._folder}, for you alone; --no-save or /private leaves nothing.")
         if not self._ids and self._settings.system is not None:
             self._put(0, Entry(system_message(self._settings.system), 0))
         carried, self._carried = self._carried, []

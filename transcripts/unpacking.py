@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import DataError, InputError
+from ..engine.file_errors import unreadable
+from ..errors import DataError
 
 if sys.version_info >= (3, 14):
     from zipfile import BadZipFile, ZipFile
@@ -67,15 +68,13 @@ def opened(path: Path) -> Iterator[BinaryIO | ZipFile]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}", "check the path") from error
+        raise unreadable(path, error) from error
     with file:
         try:
             magic = file.read(4)
             file.seek(0)
         except OSError as error:
-            raise InputError(
-                f"{path} can't be read: {error.strerror or error}", "it must be a file or a folder"
-            ) from error
+            raise unreadable(path, error) from error
         if magic == _ZIP:
             with _archive(file, path) as archive:
                 yield archive

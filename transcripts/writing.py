@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import DataError, OutputError, UsageError
+from ..engine.file_errors import unwritable
+from ..errors import DataError, UsageError
 from .markdown import markdown
 from .model import Conversation, Transcript
 from .openai_rows import openai_rows
@@ -80,7 +81,7 @@ def write_file(path: Path, pieces: Iterator[str]) -> None:
             file.writelines(pieces)
         new.replace(path)
     except OSError as error:
-        raise OutputError(f"{path} can't be written: {error.strerror or error}", "name another place") from error
+        raise unwritable(path, error) from error
     finally:
         if new is not None:
             new.unlink(missing_ok=True)

@@ -135,10 +135,11 @@ def test_people_get_lines_and_failed_requests_run_again(make: Make, tmp_path: Pa
 
 
 FAILURES: list[tuple[list[str], int, str]] = [
-    (["absent.jsonl", "--out", "o"], 66, "can't read"),
+    (["absent.jsonl", "--out", "o"], 66, "can't read absent.jsonl: No such file or directory"),
     (["empty.jsonl", "--out", "o"], 65, "no request"),
     (["r.jsonl", "--out", "r.jsonl"], 2, "another file"),
-    (["r.jsonl", "--out", "no/such/o"], 74, "can't write"),
+    (["r.jsonl", "--out", "no/such/o"], 74, "/no/such/o: there is no folder /"),
+    (["r.jsonl", "--out", "r.jsonl/o"], 74, "/r.jsonl is no folder"),
     (["r.jsonl", "--out", "diary"], 65, "something else"),
     (["r.jsonl"], 2, "--out"),
     (["r.jsonl", "--out", "o", "-o", "x"], 2, "-o"),

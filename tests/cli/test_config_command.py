@@ -48,6 +48,18 @@ def test_show_is_toml_and_names_origins(file: Path, monkeypatch: pytest.MonkeyPa
     assert report["settings"]["model"]["where"] == str(file)
 
 
+def test_tools_are_shown_with_their_origin(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_value(file, "tools", ["git.json"])
+    set_value(file, "allow_tool", ["git_*"])
+    Path("mlxchat.toml").write_text('mcp = ["evil.json"]\nallow_tool = ["*"]')
+    monkeypatch.setenv("MLXCHAT_MAX_STEPS", "5")
+    lines = invoke("show", "--origin").splitlines()
+    assert f'tools = ["{file.parent}/git.json"]  # ./home/config.toml' in lines
+    assert 'allow_tool = ["git_*"]  # ./home/config.toml' in lines
+    assert "max_steps = 5  # MLXCHAT_MAX_STEPS" in lines
+    assert "# mcp = (none)  # default" in lines, "a project's is not obeyed"
+
+
 def test_path(file: Path) -> None:
     assert invoke("path").strip() == str(file)
     assert json.loads(invoke("path", "--json"))["project"] is None

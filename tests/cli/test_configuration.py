@@ -10,6 +10,7 @@ from mlxchat.cli.config_files import project_file, read_project
 from mlxchat.cli.config_keys import KEYS
 from mlxchat.cli.configuration import Configuration
 from mlxchat.cli.replay_flags import ReplayFlags
+from mlxchat.cli.tool_setup import ToolFiles
 from mlxchat.engine.user_aliases import meaning
 from mlxchat.errors import DataError, UsageError
 
@@ -99,6 +100,25 @@ def test_tools_are_named_in_the_users_file_and_give_way_to_a_schema(home: Path) 
     assert read(mcp="a.json, b.json").value("mcp") == ["a.json", "b.json"]
     with pytest.raises(UsageError):
         ChatFlags(schema="{}", tools=["t"]).check()
+
+
+def test_settings_for_tools_end_no_chat_that_has_none(home: Path) -> None:
+    write(home, user='allow_tool = ["get_*"]\nmax_steps = 5')
+    flags = read().applied(ChatFlags())
+    assert (flags.allow_tool, flags.max_steps) == (None, None)
+    ToolFiles(flags)
+    for more in ({"tools": ["t.json"]}, {"mcp": ["m.json"]}, {"tool_schemas": ["t.json"]}):
+        with_tools = read().applied(ChatFlags(**more))  # type: ignore[arg-type]
+        assert (with_tools.allow_tool, with_tools.max_steps) == (["get_*"], 5)
+    with pytest.raises(UsageError, match="--max-steps means nothing without tools"):
+        ToolFiles(read().applied(ChatFlags(max_steps=3)))
+
+
+def test_neither_do_they_end_one_under_a_schema(home: Path) -> None:
+    write(home, user='tools = ["tools.json"]\nallow_tool = ["get_*"]\nmax_steps = 5')
+    flags = read().applied(ChatFlags(schema="{}"))
+    flags.check()
+    assert ToolFiles(flags).tools == []
 
 
 def test_options_are_a_table(home: Path) -> None:

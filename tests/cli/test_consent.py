@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from mlxchat.cli import key_press as module
 from mlxchat.cli.consent import TerminalConsent
+from mlxchat.cli.emoji import SEQUENCE
 from mlxchat.cli.key_press import key_presses
 from mlxchat.cli.streams import Streams
-from mlxchat.cli.tool_lines import call_line, result_line, visible
+from mlxchat.cli.tool_lines import argument_lines, call_line, result_line, visible
 from mlxchat.engine.messages import ToolCall
 from mlxchat.engine.tools.approvals import Question
 from mlxchat.engine.tools.command import Command
@@ -79,6 +80,50 @@ def test_nothing_in_it_is_invisible_or_moves_the_cursor() -> None:
     assert visible("é日🙂") == "é日🙂"
     blank = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100\U000e01ef"
     assert visible(f"rm{blank}x").isascii()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["❤️", "❤︎", "a ☕️ b", "⚠️.txt", "👨‍👩‍👧", "🏳️‍🌈", "🏴‍☠️", "👩🏽‍💻", "👁️‍🗨️", "1️⃣", "#️⃣", "©️", "🙂", "é日"],
+)
+def test_an_emoji_stays_whole(text: str) -> None:
+    assert visible(text) == text
+    assert argument_lines({"path": text})[1] == f'  "path": "{text}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\ufe0f", r"\ufe0f"),
+        ("rm\ufe0f", r"rm\ufe0f"),
+        ("a\ufe0e", r"a\ufe0e"),
+        ("日\ufe0f", r"日\ufe0f"),
+        ("1\ufe0f", r"1\ufe0f"),
+        ("a\ufe0f\u20e3", "a\\ufe0f\u20e3"),
+        ("❤\ufe0f\ufe0f", "❤\ufe0f\\ufe0f"),
+        ("❤ \ufe0f", r"❤ \ufe0f"),
+        ("❤\ufe00", r"❤\ufe00"),
+        ("❤\u200b", r"❤\u200b"),
+        ("a\u200db", r"a\u200db"),
+        ("❤\u200d", r"❤\u200d"),
+        ("❤\u200da", r"❤\u200da"),
+        ("a\u200d❤", r"a\u200d❤"),
+        ("❤\u200d\u200d❤", r"❤\u200d\u200d❤"),
+        ("🏴\U000e0067\U000e007f", r"🏴\U000e0067\U000e007f"),
+        ("❤\u202e", r"❤\u202e"),
+        ("\u2800\ufe0f", r"\u2800\ufe0f"),
+        ("\U0001faff", r"\U0001faff"),
+    ],
+)
+def test_what_hides_beside_an_emoji_is_escaped(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_the_table_of_emoji_is_unicodes() -> None:
+    regex = pytest.importorskip("regex")  # a dependency of transformers
+    property_ = regex.compile(r"(?=\p{Emoji})[^\p{ASCII}\p{Emoji_Modifier}\p{Regional_Indicator}]")
+    characters = [c for c in map(chr, range(0x80, 0x110000)) if c.isprintable()]  # newer ones are escaped in any case
+    assert [c for c in characters if SEQUENCE.fullmatch(c)] == [c for c in characters if property_.match(c)]
 
 
 def test_where_it_comes_from_is_not_turned_round_either() -> None:

@@ -167,8 +167,8 @@ def test_a_name_can_not_leave_the_folder(tmp_path: Path) -> None:
         ([str(FIXTURES / "claude"), "out.sts.jsonl"], 2, "3 conversations don't fit into one session trace"),
         (["there.md", "out.md"], 65, "there.md, line 1: it is not JSON"),
         ([str(FIXTURES / "mooncake.jsonl"), "out.md"], 65, "holds no text, only lengths"),
-        (["none.jsonl", "out.md"], 66, "none.jsonl is not there"),
-        ([STS, "no/such/folder/out.md"], 74, "can't be written"),
+        (["none.jsonl", "out.md"], 66, "can't read none.jsonl: No such file or directory"),
+        ([STS, "no/such/folder/out.md"], 74, "can't write no/such/folder/out.md: there is no folder no/such/folder"),
     ],
 )
 def test_what_it_refuses(

@@ -133,7 +133,7 @@ def test_the_numbers_follow_where_they_are_wanted() -> None:
     screen = Screen(show_stats=True)
     screen.turn(TextDelta("so"), reason="length")
     assert screen.text == (
-        "so\n(stopped at the limit of --max-tokens or of the context)\nprompt 3 (0 cached, 3 new) · ttft 0.00 s\n"
+        "so\n(stopped at the limit of max_tokens or of the context)\nprompt 3 (0 cached, 3 new) · ttft 0.00 s\n"
     )
 
 

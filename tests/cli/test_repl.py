@@ -236,7 +236,9 @@ class TestPictures:
 
     def test_nothing_to_let_go_of(self, path: Path) -> None:
         assert "nothing goes with the next message" in converse("/detach").err
-        assert "nothing is called 2" in converse(f"/image {path}", "/detach 2").err
+        assert "nothing is called 2\n/detach takes 1, or a name" in converse(f"/image {path}", "/detach 2").err
+        twice = converse(f"/image {path}", f"/image {path}", "/detach 7").err
+        assert "nothing is called 7\n/detach takes 1 to 2, or a name; /image alone lists them" in twice
         assert "nothing goes with your next message" in converse("/image").err
 
     def test_what_is_no_picture_is_said_and_comes_back(self, tmp_path: Path) -> None:
@@ -248,7 +250,8 @@ class TestPictures:
 
     def test_a_text_model_is_given_none(self, path: Path) -> None:
         held = converse(f"/image {path}", "say one", sees=False)
-        assert "fake is a text model and can't see pictures" in held.err
+        assert "fake is a text model and can't see pictures\n/model NAME goes on with one that has vision" in held.err
+        assert "(-m)" not in held.err
         assert len(held.chat.messages[0].content) == 1
 
     @pytest.mark.parametrize("line", ["too long", "say one"])

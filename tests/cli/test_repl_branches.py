@@ -60,28 +60,34 @@ def test_rewind(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "cause"),
+    ("line", "cause", "there_is"),
     [
-        ("/rewind 3", "there are only 2 messages of yours on this branch"),
-        ("/rewind x", "/rewind takes a number from 1 on, not x"),
-        ("/rewind 0", "/rewind takes a number from 1 on, not 0"),
-        ("/rewind ²", "/rewind takes a number from 1 on, not ²"),
-        ("/edit -1", "/edit takes a number from 1 on, not -1"),
-        ("/drop", "/drop takes a number from 1 on"),
-        ("/drop 2", "you have said 2 messages here: /drop can leave out 1 at most"),
-        ("/tree 99", "there is no message 99"),
-        ("/tree root", "/tree takes a number from 1 on, not root"),
+        ("/rewind 3", "there are only 2 messages of yours on this branch", "/rewind 2 your first"),
+        ("/rewind x", "/rewind takes a number from 1 on, not x", "/rewind 1 is your last message"),
+        ("/rewind 0", "/rewind takes a number from 1 on, not 0", "/rewind 2 your first on this branch; /tree"),
+        ("/rewind ²", "/rewind takes a number from 1 on, not ²", "/rewind 2 your first"),
+        ("/edit 7", "there are only 2 messages of yours on this branch", "/edit 1 is your last message, /edit 2 your"),
+        ("/edit -1", "/edit takes a number from 1 on, not -1", "/edit 2 your first on this branch; /tree shows"),
+        ("/drop", "/drop takes a number from 1 on", "/drop takes 1; /new begins a new chat"),
+        ("/drop 2", "you have said 2 messages here: /drop can leave out 1 at most", "/drop takes 1; /new"),
+        ("/tree 99", "there is no message 99", "/tree alone shows them, 1 to 4"),
+        ("/tree root", "/tree takes a number from 1 on, not root", "/tree alone shows them, 1 to 4"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_comes_back(home: Path, line: str, cause: str) -> None:
+def test_what_cannot_be_done_is_said_and_comes_back(home: Path, line: str, cause: str, there_is: str) -> None:
     held = Conversation(home, *TWO, line)
     assert f"mlxchat: {cause}\n" in held.said
+    assert there_is in held.said.splitlines()[-1], "which numbers there are, and how to see them"
     assert held.typist.drafts[-1] == line
     assert held.messages == SAID
 
 
 def test_nothing_to_edit(home: Path) -> None:
-    assert "you have said nothing yet" in Conversation(home, "/edit").said
+    assert "you have said nothing yet\n/tree shows every branch\n" in Conversation(home, "/edit").said
+    assert "there is no message 1\nnothing is said yet\n" in Conversation(home, "/tree 1").said
+    assert "/edit 1 is the only one; /tree shows every branch\n" in Conversation(home, "say one", "/edit 7").said
+    assert "\n/new begins a new chat\n" in Conversation(home, "say one", "/drop 1").said
+    assert "/drop takes 1 to 2; /new" in Conversation(home, "say one", "say two", "say three", "/drop 3").said
 
 
 def test_retry_keeps_the_old_answer(home: Path) -> None:
@@ -127,6 +133,12 @@ def test_a_branch_is_there_after_a_restart_under_the_same_number(home: Path) -> 
 def test_a_step_alone_is_kept_for_the_next_run(home: Path) -> None:
     first = Conversation(home, *TWO, "/rewind").first
     assert Conversation(home, flags=ChatFlags(model="fake", resume=first)).messages == SAID[:2]
+
+
+def test_a_branch_without_words_is_not_exported(home: Path) -> None:
+    held = Conversation(home, "say one", "/rewind", f"/export {home}/a.md")
+    assert "mlxchat: nothing is said on this branch\n/tree shows the others\n" in held.said
+    assert not (home / "a.md").exists()
 
 
 def test_drop_says_what_it_costs_and_writes_a_branch(home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mlxchat.cli.line_breaking import broken
 from mlxchat.cli.repl_commands import COMMANDS, Typed, understand, wants_more
 from mlxchat.cli.repl_help import GROUPS, help_lines
 from mlxchat.errors import UsageError
@@ -88,11 +89,20 @@ def test_help_lists_every_command() -> None:
     assert all(name in text for name in COMMANDS)
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [30, 37, 38, 47, 48, 60, 80, 200])
 def test_help_breaks_between_words(columns: int) -> None:
     lines = help_lines(columns)
     assert max(map(len, lines)) < columns
     assert " ".join(" ".join(lines).split()) == " ".join(" ".join(help_lines(1000)).split())
+
+
+@pytest.mark.parametrize("columns", [20, 37])
+def test_on_a_narrow_terminal_help_stands_below_each_name_and_is_broken_once(columns: int) -> None:
+    lines = help_lines(columns)
+    at = lines.index("  /redo")
+    assert " ".join(" ".join(lines[at + 1 : lines.index("  /retry")]).split()) == COMMANDS["/redo"]
+    assert {len(line) - len(line.lstrip()) for line in lines} == {0, 2, 4}
+    assert [broken(line, columns) for line in lines] == lines, "what writes them has nothing left to break"
 
 
 def test_help_has_every_command_under_one_heading() -> None:

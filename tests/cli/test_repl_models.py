@@ -210,7 +210,7 @@ def test_one_that_is_not_there_is_said_before_anything_changes(
 
     monkeypatch.setattr(repl_models, "ensure_model", absent)
     held = Driven(home, garage, "say one", "/model absent", "say two")
-    assert "mlxchat: there is no model absent\n" in held.said
+    assert "mlxchat: there is no model absent\n/models lists those on this machine\n" in held.said
     assert held.typist.drafts[2] == "/model absent"
     assert len(garage.engines) == 1
 
@@ -218,7 +218,8 @@ def test_one_that_is_not_there_is_said_before_anything_changes(
 def test_a_chat_with_pictures_needs_one_that_sees(home: Path, garage: Garage) -> None:
     picture = png_file(home / "a.png")
     held = Driven(home, garage, f"/image {picture}", "say one", "/model blind", "/model seeing", "say two")
-    assert "blind is a text model and can't see pictures" in held.said
+    assert "blind is a text model and can't see pictures\nchoose one with vision, or begin a chat" in held.said
+    assert "(-m)" not in held.said
     assert [engine.options.model for engine in garage.engines] == ["fake", "seeing"]
 
 

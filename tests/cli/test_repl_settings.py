@@ -49,7 +49,7 @@ class TestSet:
         said = Conversation(home, "/set", "/set xtc_probability 0.5", "/set", "/set temp").said
         values = {
             "temp": "0.6 (the model’s own)",
-            "top_p": "0 (the default)",
+            "top_p": "off (0, the default)",
             "repetition_penalty": "1.1 (the model’s own)",
             "seed": "another one each time",
             "thinking": "as the template has it",
@@ -89,6 +89,29 @@ class TestSet:
         assert sampling != SamplingOptions()
         assert value in shown(sampling, name).split(maxsplit=1)[1]
         assert changed(sampling, name, "default") == SamplingOptions()
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [
+            ("top_p", "0", "off (0)"),
+            ("top_p", "1", "off (1)"),
+            ("top_p", "0.9", "0.9"),
+            ("top_k", "0", "off (0)"),
+            ("top_k", "1", "1"),
+            ("min_p", "0", "off (0)"),
+            ("xtc_probability", "0", "off (0)"),
+            ("repetition_penalty", "1", "off (1)"),
+            ("frequency_penalty", "0", "off (0)"),
+            ("temp", "0", "0.0"),
+            ("seed", "0", "0"),
+        ],
+    )
+    def test_a_value_that_turns_a_sampler_off_says_so(self, name: str, value: str, words: str) -> None:
+        assert shown(changed(SamplingOptions(), name, value), name) == f"{name:<12}  {words}"
+
+    def test_off_is_said_of_what_nobody_chose_too(self) -> None:
+        assert shown(SamplingOptions(), "top_k", {"top_k": (0, False)}) == "top_k         off (0, the default)"
+        assert shown(SamplingOptions(), "top_p", {"top_p": (1.0, True)}) == "top_p         off (1, the model’s own)"
 
 
 class TestThink:

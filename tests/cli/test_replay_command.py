@@ -215,9 +215,9 @@ def test_tools_that_are_none(tmp_path: Path, content: str) -> None:
 def test_a_report_that_cant_be_written_is_known_before_the_run(tmp_path: Path) -> None:
     replay_run.check_report(None)
     replay_run.check_report(str(tmp_path / "x.html"))
-    for name in (str(tmp_path), str(tmp_path / "no" / "x.html")):
-        with pytest.raises(Exception, match="can't write"):
-            replay_run.check_report(name)
+    for name, why in ((tmp_path, "Is a directory"), (tmp_path / "no" / "x.html", f"there is no folder {tmp_path}/no")):
+        with pytest.raises(replay_run.ReportError, match=f"can't write {name}: {why}"):
+            replay_run.check_report(str(name))
 
 
 def test_flags_that_mean_nothing_alone() -> None:

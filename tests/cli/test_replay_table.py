@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mlxchat.cli.replay_table import NARROWEST, Table, cut, plain
+from mlxchat.cli.replay_table import NARROWEST, Table, plain
 from mlxchat.cli.replay_words import duration, missing_words, token_words
 from mlxchat.transcripts.heading import Share
 from rich.cells import cell_len
@@ -58,7 +58,6 @@ def test_wide_characters_keep_to_the_width() -> None:
     table = Table(60)
     lines = table.rows(row(1, title="日本語のタイトル" * 9))
     assert [cell_len(text(line)) <= 60 for line in lines] == [True, True]
-    assert cell_len(cut("日本語", 4)) <= 4
 
 
 def test_small_words() -> None:

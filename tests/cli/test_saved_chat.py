@@ -70,7 +70,7 @@ def said(session: SavedSession) -> list[str]:
 def test_the_first_run_says_where_chats_are(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert home.run("say one") == Ended(
-        0, "one\n", f"Chats are saved in {home.sessions}, for you alone; --no-save leaves nothing.\n"
+        0, "one\n", f"Chats are saved in {home.sessions}, for you alone; --no-save or /private leaves nothing.\n"
     )
     assert home.run("say two").err == ""
     quiet = Home(tmp_path / "quiet")

@@ -168,7 +168,7 @@ def test_removal_of_all(saved: Saved) -> None:
         (["rm", "aa", "zz"], 66, "'zz'"),
         (["search", " "], 2, "nothing to look for"),
         (["export", "aa", "--format", "pdf"], 2, "pdf"),
-        (["export", "aa", "--out", "/absent/x"], 74, "/absent/x can't be written"),
+        (["export", "aa", "--out", "/absent/x"], 74, "can't write /absent/x: there is no folder /absent"),
         (["lst"], 2, "no such command"),
     ],
 )

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from mlxchat.cli.streams import ColorChoice, Streams, broken, is_terminal, wants_color
+from mlxchat.cli.streams import ColorChoice, Streams, is_terminal, wants_color
 from mlxchat.errors import OutputError
 from support.fake_tty import Tty
 
@@ -109,16 +109,6 @@ def test_a_closed_stream_is_no_terminal() -> None:
     stream.close()
     assert not is_terminal(stream)
     assert not is_terminal(None)
-
-
-@pytest.mark.parametrize("columns", [20, 60, 80])
-def test_lines_break_between_words(columns: int) -> None:
-    line = "  1  the words of a line  and a/path/that/is/longer/than/twenty/columns behind them, " * 2
-    lines = broken(line, columns).split("\n")
-    assert " ".join(" ".join(lines).split()) == " ".join(line.split())
-    assert all(len(one) <= columns or " " not in one.strip() for one in lines)
-    assert lines[0].startswith("  1  the")
-    assert broken("a\n\nb  c", columns) == "a\n\nb  c"
 
 
 def test_a_note_breaks_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:

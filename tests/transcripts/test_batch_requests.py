@@ -105,7 +105,7 @@ def test_what_a_body_says_is_what_runs() -> None:
     sampling = asked.options.sampling
     assert (sampling.max_tokens, sampling.temp, sampling.top_p, sampling.top_k) == (7, 1.0, 0.5, 3)
     assert (sampling.min_p, sampling.seed, sampling.stop) == (0.1, -1, ("a", "b"))
-    assert sampling.extra == {"presence_penalty": 0.5}
+    assert sampling.extra == {"presence_penalty": 0.5, "frequency_penalty": 0}
     assert asked.options.tools == (TOOL,)
     assert asked.options.thinking == ThinkingOptions(enabled=False)
     assert (asked.model, asked.ignored) == ("gpt", ("user",))
