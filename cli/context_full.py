@@ -8,6 +8,7 @@ from ..engine.messages import Message
 from ..engine.options import RequestOptions
 from ..errors import MlxchatError
 from .repl_state import oldest
+from .text_table import aligned
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -42,8 +43,7 @@ def _ways(chat: Chat, message: Message, options: RequestOptions) -> list[str]:
     if chat.turns:
         found.append(("/rewind N", "takes your last N messages back"))
         found.append(("/new", "begins a new chat"))
-    width = max((len(command) for command, _ in found), default=0)
-    return [f"{command:<{width}}  {words}" for command, words in found]
+    return list(aligned(found))
 
 
 def _least_to_drop(chat: Chat, message: Message, options: RequestOptions, reply: int) -> tuple[int, Outlook] | None:

@@ -12,6 +12,7 @@ from .config_text import set_value
 from .input_sources import Stdin
 from .model_choice import ensure_model
 from .streams import Streams, is_terminal
+from .text_table import aligned
 
 if TYPE_CHECKING:
     from ..engine.catalog import ModelInfo
@@ -80,9 +81,8 @@ def _ask(choices: list[Choice], streams: Streams) -> str:
     from typer import prompt
 
     streams.note("no model is chosen yet; these are here, or worth fetching:")
-    width = max(len(choice.name) for choice in choices)
-    for number, choice in enumerate(choices, 1):
-        streams.note(f"{number:>3}  {choice.name:<{width}}  {choice.words}")
+    for line in aligned([(f"{number:>3}", choice.name, choice.words) for number, choice in enumerate(choices, 1)]):
+        streams.note(line)
     while True:
         answer = str(prompt("which one", default="1", err=True)).strip()
         try:

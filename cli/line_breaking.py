@@ -25,6 +25,11 @@ def cut(text: str, room: int) -> str:
     return f"{set_cell_size(text, max(0, room - 1)).rstrip()}…"
 
 
+def padded(text: str, columns: int) -> str:
+    """`text` with spaces behind it up to `columns` cells; what is wider stays as it is."""
+    return text + " " * (columns - cells(text))
+
+
 def broken(text: str, columns: int) -> str:
     """`text` with its lines broken between words where they are wider; a word that is wider itself stays whole."""
     lines: list[str] = []

@@ -10,6 +10,7 @@ import typer
 
 from ..errors import UsageError
 from .completions import model_names
+from .text_table import aligned
 
 if TYPE_CHECKING:
     from ..engine.catalog import ModelInfo
@@ -41,9 +42,8 @@ def list_command(json_output: Json = False, offline: Offline = False) -> None:
     rows += [
         (m.alias, "", "", size_text(m.download_bytes), "", f"not here: mlxchat models pull {m.alias}") for m in absent
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in aligned(rows):
+        typer.echo(line)
 
 
 def _row(entry: ModelInfo, size: str) -> tuple[str, ...]:

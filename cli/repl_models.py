@@ -15,6 +15,7 @@ from .model_host import ModelHost, Start
 from .pictures import pictures_in, sees_pictures
 from .repl_sessions import ReplSessions
 from .repl_state import Command, ReplState
+from .text_table import aligned
 
 if TYPE_CHECKING:
     from ..engine.chat import Chat
@@ -84,9 +85,8 @@ def model_lines(current: str) -> list[str]:
     from ..engine.catalog import list_models
 
     found = list_models()
-    width = max((len(entry.name) for entry in found), default=0)
     rows = []
     for entry in found:
         what = entry.problem or f"{entry.weights}, {size_text(entry.disk_bytes)}, context {entry.context_limit:,}"
-        rows.append(f"{'*' if entry.name == current else ' '} {entry.name:<{width}}  {what}")
-    return rows or ["there is no model on this machine yet"]
+        rows.append((f"{'*' if entry.name == current else ' '} {entry.name}", what))
+    return list(aligned(rows)) or ["there is no model on this machine yet"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from .repl_state import Command, counted
 from .streams import Streams
+from .text_table import aligned
 from .tool_lines import visible
 from .tool_setup import RunTools
 
@@ -91,11 +92,14 @@ class ReplTools:
             self._streams.note("no server has any tools; /mcp lists them")
             return
         offered, tokens = {tool.name for tool in loop.toolbox.offered}, self._tokens(tools)
-        names, digits = max(len(tool.name) for tool in tools), max(len(f"{count:,}") for count in tokens)
+        digits = max(len(f"{count:,}") for count in tokens)
+        rows = []
         for tool, count in zip(tools, tokens, strict=True):
             state = _state(tool, loop) if tool.name in offered else "off"
             words = visible(tool.summary or tool.origin)
-            self._streams.note(f"{tool.name:<{names}}  {state:<9}  {count:>{digits},} tokens  {words}")
+            rows.append((tool.name, state, f"{count:>{digits},} tokens", words))
+        for line in aligned(rows):
+            self._streams.note(line)
         told = sum(count for tool, count in zip(tools, tokens, strict=True) if tool.name in offered)
         self._streams.note(f"about {counted(told, 'token')} of every prompt")
 

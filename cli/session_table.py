@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ..transcripts.session_file import SavedSession
 from ..transcripts.session_store import updated
 from .ages import age_text
+from .text_table import aligned
 
 FIRST_WORDS = 60
 
@@ -19,10 +20,7 @@ def session_table(sessions: Sequence[SavedSession]) -> Iterator[str]:
         age = age_text(time.time() - updated(session.path))
         model, words = _one_line(session.settings.model or ""), _one_line(session.title)[:FIRST_WORDS]
         rows.append((session.id, age, str(session.turns), model, words))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[4]]).rstrip()
+    return aligned(rows)
 
 
 def _one_line(text: str) -> str:

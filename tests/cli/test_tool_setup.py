@@ -227,9 +227,9 @@ def test_tools_are_listed_with_what_their_calls_do() -> None:
     typed.box.disable("two")
     typed.commands.tools("")
     assert typed.said.splitlines() == [
-        "one          runs       8 tokens  Does it.",
-        "two          off        8 tokens  Does it.",
-        "files__read  asks       9 tokens  Does it.",
+        "one          runs  8 tokens  Does it.",
+        "two          off   8 tokens  Does it.",
+        "files__read  asks  9 tokens  Does it.",
         "about 17 tokens of every prompt",
     ]
     typed.box.enable("two")
@@ -242,7 +242,7 @@ def test_half_a_surrogate_pair_in_a_definition_is_counted_too() -> None:
     typed = Typed()
     typed.box._fixed[:] = [tool("one", words="\ud800")]
     typed.commands.tools("")
-    assert "one          runs       6 tokens  \\ud800\n" in typed.said
+    assert "one          runs  6 tokens  \\ud800\n" in typed.said
 
 
 def test_a_change_says_what_it_costs() -> None:
