@@ -125,12 +125,7 @@ def chat(
     no_stdin: Annotated[bool, option("--no-stdin", help="Don't read stdin.", panel=_INPUT)] = False,
     tools: Annotated[
         list[str] | None,
-        option(
-            "--tools",
-            help="Tools the model may call, each bound to a command.",
-            panel=_TOOLS,
-            metavar="FILE",
-        ),
+        option("--tools", help="Tools the model may call, each bound to a command.", panel=_TOOLS, metavar="FILE"),
     ] = None,
     tool_schemas: Annotated[
         list[str] | None,
@@ -150,6 +145,9 @@ def chat(
         int | None,
         option("--max-steps", help="Requests that one turn may take; else 30.", panel=_TOOLS, metavar="N", min=1),
     ] = None,
+    no_tools: Annotated[
+        bool, option("--no-tools", help="Leave out the tools and servers of the settings.", panel=_TOOLS)
+    ] = False,
     continue_last: Annotated[
         bool, option("-c", "--continue", help="Go on with the chat used last.", panel=_SESSION)
     ] = False,

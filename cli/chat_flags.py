@@ -42,6 +42,7 @@ class ChatFlags(CommonFlags):
     mcp: list[str] | None = None
     allow_tool: list[str] | None = None
     max_steps: int | None = None
+    no_tools: bool = False
     continue_last: bool = False
     resume: str | None = None
     fork: bool = False
@@ -92,6 +93,9 @@ class ChatFlags(CommonFlags):
                 ("--schema", "--tools", self.schema is not None and bool(self.tools)),
                 ("--schema", "--tool-schemas", self.schema is not None and bool(self.tool_schemas)),
                 ("--schema", "--mcp", self.schema is not None and bool(self.mcp)),
+                ("--no-tools", "--tools", self.no_tools and bool(self.tools)),
+                ("--no-tools", "--tool-schemas", self.no_tools and bool(self.tool_schemas)),
+                ("--no-tools", "--mcp", self.no_tools and bool(self.mcp)),
                 ("--cache-persist", "--no-save", self.cache_persist and self.no_save),
                 ("--cache-persist", "--no-cache", self.cache_persist and self.no_cache),
             )

@@ -90,7 +90,7 @@ class Configuration:
             filled = replace(filled, cache_persist=flags.cache_persist)
         if filled.no_cache:
             filled = replace(filled, cache_persist=flags.cache_persist)
-        if flags.schema is not None:
+        if flags.schema is not None or flags.no_tools:
             filled = replace(filled, tools=flags.tools, mcp=flags.mcp)
         if not (filled.tools or filled.mcp or filled.tool_schemas):  # else settings for tools would end every chat
             filled = replace(filled, allow_tool=flags.allow_tool, max_steps=flags.max_steps)

@@ -11,6 +11,7 @@ _GAP = "  "
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """A line per row, all rows of as many columns; the last column ends where its text does."""
-    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)][:-1]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(cells, column)) for column in columns[:-1]]
     for *firsts, last in rows:
         yield _GAP.join([*map(padded, firsts, widths), last]).rstrip()

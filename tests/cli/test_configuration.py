@@ -121,6 +121,18 @@ def test_neither_do_they_end_one_under_a_schema(home: Path) -> None:
     assert ToolFiles(flags).tools == []
 
 
+def test_a_run_without_the_tools_of_the_settings(home: Path) -> None:
+    write(home, user='tools = ["tools.json"]\nmcp = ["mcp.json"]\nallow_tool = ["get_*"]\nmax_steps = 5')
+    flags = read().applied(ChatFlags(no_tools=True))
+    flags.check()
+    assert (flags.tools, flags.mcp, flags.allow_tool, flags.max_steps) == (None, None, None, None)
+    for given in ({"tools": ["t.json"]}, {"mcp": ["m.json"]}, {"tool_schemas": ["t.json"]}):
+        with pytest.raises(UsageError, match="--no-tools and --"):
+            read().applied(ChatFlags(no_tools=True, **given)).check()  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--allow-tool means nothing without tools"):
+        ToolFiles(read().applied(ChatFlags(no_tools=True, allow_tool=["get_*"])))
+
+
 def test_options_are_a_table(home: Path) -> None:
     write(home, user='[options]\nstop = ["A", "B"]\nrepetition_penalty = 1.1')
     flags = read().applied(ChatFlags(option=["repetition_penalty=1.5"])).for_new_chat()
