@@ -1,6 +1,6 @@
-"""A picture on the terminal, where it is known to show some. The terminal is never asked: its answer would land among
-the keys that somebody types. What it is called in the environment has to do.
+"""A picture on the terminal, where its environment variables say that it shows some.
 
+The terminal is never asked: its answer would land among the keys that somebody types.
 MLXCHAT_PICTURES=kitty|iterm2|sixel|off says it for terminals that are called something else.
 """
 

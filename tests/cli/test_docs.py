@@ -17,6 +17,7 @@ from mlxchat.cli.stats_line import REASONS
 from mlxchat.engine.stats import RequestStats
 from mlxchat.errors import CacheTrouble, MlxchatError
 from support.config_page import table
+from support.modules_page import page
 
 pytestmark = pytest.mark.plain
 
@@ -47,6 +48,10 @@ def test_every_reason_is_explained() -> None:
 
 def test_every_setting_is_explained() -> None:
     assert table() in text_of("config.md"), "run: python tests/support/config_page.py, and put it into docs/config.md"
+
+
+def test_every_module_is_listed_in_its_own_words() -> None:
+    assert page() == text_of("modules.md"), "run: python tests/support/modules_page.py > docs/modules.md"
 
 
 def test_every_number_is_explained() -> None:
