@@ -11,6 +11,7 @@ import typer
 from ..engine.sanitize import sanitize
 from .ages import age_text
 from .json_output import write_json
+from .shared_options import JsonReport
 from .stats_line import size
 from .streams import Streams
 
@@ -34,7 +35,7 @@ def stat_command(
     cache_dir: Annotated[
         str | None, typer.Option("--cache-dir", help="A folder given to chats.", metavar="DIR")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Show the folders of KV caches, their limits and free space, and what --cache-persist has kept."""
     streams, found = Streams(), examine(None if cache_dir is None else Path(cache_dir).expanduser())

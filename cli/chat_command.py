@@ -3,7 +3,7 @@
 Annotations are not put off here: typer would compile each of them again, and --help be slower for it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from .shared_options import (
     Adapter,
     CacheBytes,
     CacheDir,
+    Color,
     Json,
     KvBits,
     KvGroupSize,
@@ -174,10 +175,7 @@ def chat(
     no_markdown: Annotated[
         bool, option("--no-markdown", help="Show answers as they are written, not rendered.", panel=OUTPUT)
     ] = False,
-    color: Annotated[
-        Literal["auto", "always", "never"] | None,
-        option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),
-    ] = None,
+    color: Color = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
     no_cache: NoCache = False,

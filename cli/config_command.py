@@ -15,15 +15,14 @@ from .config_keys import ALIASES, KEYS, Key
 from .config_text import FIRST_TEXT, toml_text, write_private
 from .configuration import Configuration
 from .json_output import write_json
+from .shared_options import JsonReport
 from .streams import Streams
 
 app = typer.Typer(name="config", help="Show and edit the settings.", no_args_is_help=True, rich_markup_mode=None)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command("path")
-def path_command(json_output: Json = False) -> None:
+def path_command(json_output: JsonReport = False) -> None:
     """Print where the user's config.toml is, there or not, and the project's file if there is one."""
     streams, project = Streams(), Configuration.read_projects()
     user = user_file()
@@ -39,7 +38,7 @@ def path_command(json_output: Json = False) -> None:
 @app.command("show")
 def show_command(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Show the settings that hold here, as TOML; those that nobody set stand behind a #."""
     streams, configuration = Streams(), Configuration.read()

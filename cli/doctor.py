@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
+from .shared_options import JsonReport
 from .streams import Streams
 
 _PACKAGES = (
@@ -37,7 +38,7 @@ _LEAST_PYTHON = (3, 11)
 
 
 def doctor(
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json_output: JsonReport = False,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="Try the KV cache on small random models, and write a report.")
     ] = False,

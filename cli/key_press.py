@@ -38,12 +38,6 @@ def key_presses(stopped: Callable[[], bool], descriptor: int = 0) -> Iterator[Ca
         yield next_key
 
 
-def read_key(stopped: Callable[[], bool], descriptor: int = 0) -> str:
-    """One key, as `key_presses` gives them."""
-    with key_presses(stopped, descriptor) as next_key:
-        return next_key()
-
-
 def _one_key(pressed: bytes) -> str:
     if b"\x03" in pressed:
         return "\x03"

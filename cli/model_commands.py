@@ -10,6 +10,7 @@ import typer
 
 from ..errors import UsageError
 from .completions import model_names
+from .shared_options import JsonReport
 from .text_table import aligned
 
 if TYPE_CHECKING:
@@ -19,13 +20,12 @@ app = typer.Typer(
     name="models", help="List, describe, fetch and remove models.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Never connect to anything.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Download without asking.")]
 
 
 @app.command("list")
-def list_command(json_output: Json = False, offline: Offline = False) -> None:
+def list_command(json_output: JsonReport = False, offline: Offline = False) -> None:
     """Show the models on this machine. Loads nothing and never connects, --offline or not."""
     from ..engine.aliases import EMBEDDED, size_text
     from ..engine.catalog import list_models
@@ -71,7 +71,7 @@ def info_command(
         ),
     ],
     adapter: Annotated[str | None, typer.Option("--adapter", help="Describe this adapter too.", metavar="DIR")] = None,
-    json_output: Json = False,
+    json_output: JsonReport = False,
     offline: Offline = False,
 ) -> None:
     """Describe one model on this machine. Loads nothing and never connects, --offline or not."""
@@ -126,7 +126,7 @@ def pull_command(
     names: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.")],
     yes: Yes = False,
     offline: Offline = False,
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Fetch models, after showing the size and asking. An alias that is here already is left alone."""
     from ..engine.download import pull
@@ -150,7 +150,7 @@ def rm_command(
         typer.Argument(metavar="MODEL...", help="Aliases, or owner/model on Hugging Face.", autocompletion=model_names),
     ],
     force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Remove models that mlxchat fetched, after asking. What other programs brought here stays."""
     from ..engine.aliases import size_text

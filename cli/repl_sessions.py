@@ -19,8 +19,9 @@ from ..transcripts.session_search import search
 from ..transcripts.session_store import SessionStore
 from ..transcripts.writing import format_for, write_file
 from .chat_flags import ChatFlags
+from .chat_settings import settings_of
 from .failures import as_mlxchat_error, lines
-from .saved_chat import SavedChat, open_chat, settings_of
+from .saved_chat import SavedChat, open_chat
 from .session_table import session_table
 from .streams import Streams
 

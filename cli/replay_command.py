@@ -11,6 +11,7 @@ from .shared_options import (
     Adapter,
     CacheBytes,
     CacheDir,
+    Color,
     Json,
     KvBits,
     KvGroupSize,
@@ -110,10 +111,7 @@ def replay(
     ] = False,
     json: Json = False,
     jsonl: Annotated[bool, option("--jsonl", help="Print a JSON object per request.", panel=OUTPUT)] = False,
-    color: Annotated[
-        Literal["auto", "always", "never"] | None,
-        option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT),
-    ] = None,
+    color: Color = None,
     quiet: Quiet = False,
     verbose: Annotated[
         int,

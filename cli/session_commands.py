@@ -22,6 +22,7 @@ from .completions import session_ids
 from .failures import as_mlxchat_error, lines
 from .json_output import write_json
 from .session_table import FIRST_WORDS, session_table
+from .shared_options import JsonReport
 from .streams import Streams
 
 app = typer.Typer(
@@ -31,14 +32,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Which = Annotated[
     str, typer.Argument(metavar="ID", help="A session's id, or the start of it.", autocompletion=session_ids)
 ]
 
 
 @app.command("list")
-def list_command(json_output: Json = False) -> None:
+def list_command(json_output: JsonReport = False) -> None:
     """Show the saved chats, the one used last first: id, age, turns, model, first words."""
     store, streams = SessionStore(), Streams()
     sessions, troubles = store.readable()
@@ -54,7 +54,7 @@ def list_command(json_output: Json = False) -> None:
 
 
 @app.command("show")
-def show_command(which: Which, json_output: Json = False) -> None:
+def show_command(which: Which, json_output: JsonReport = False) -> None:
     """Show one chat: its settings and every message of the branch spoken on last."""
     streams, session = Streams(), _read(which)
     if json_output:
@@ -85,7 +85,7 @@ def rm_command(
     older_than: Annotated[
         str | None, typer.Option("--older-than", help="Remove those not used for so long.", metavar="AGE")
     ] = None,
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> int:
     """Remove chats, and the pictures that no other chat names. One that is open in another program stays."""
     store, streams = SessionStore(), Streams()
@@ -136,7 +136,7 @@ def _forget(removed: Sequence[str], streams: Streams) -> int:
 def rename_command(
     which: Which,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; empty: its first words again.")],
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Give a chat a name."""
     store, streams = SessionStore(), Streams()
@@ -152,7 +152,7 @@ def rename_command(
 @app.command("search")
 def search_command(
     words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What to look for, in any case.")],
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Find messages, on every branch of every chat, that hold these words."""
     streams, wanted = Streams(), " ".join(words)
@@ -174,7 +174,7 @@ def export_command(
     which: Which,
     form: Annotated[OutputFormat, typer.Option("--format", help="markdown, openai or sts.")] = "markdown",
     out: Annotated[str | None, typer.Option("--out", help="Write to this file.", metavar="FILE")] = None,
-    json_output: Json = False,
+    json_output: JsonReport = False,
 ) -> None:
     """Write one chat, the branch spoken on last, for people or for other programs."""
     streams, session = Streams(), _read(which)

@@ -3,7 +3,7 @@
 Annotations are not put off here: typer would compile each of them again, and --help be slower for it.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -40,6 +40,13 @@ Think = Annotated[bool | None, option("--think/--no-think", help="Let the model 
 Offline = Annotated[bool, option("--offline", help="Never use the network.", panel=MODEL)]
 Yes = Annotated[bool, option("--yes", help="Download the model without asking.", panel=MODEL)]
 Json = Annotated[bool, option("--json", help="Print one JSON object.", panel=OUTPUT)]
+JsonReport = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""For commands that run no model: their other options are few and stand under no heading."""
+
+Color = Annotated[
+    Literal["auto", "always", "never"] | None,
+    option("--color", help="Colour: auto (the default), always or never.", panel=OUTPUT, metavar="WHEN"),
+]
 Quiet = Annotated[bool, option("-q", "--quiet", help="Only errors on stderr.", panel=OUTPUT)]
 Verbose = Annotated[
     int, option("-v", "--verbose", help="Say more; -vv adds tracebacks.", panel=OUTPUT, count=True, show_default=False)

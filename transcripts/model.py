@@ -71,6 +71,20 @@ class Request:
     hash_ids: tuple[str, ...] = ()
     block_tokens: int = 0
 
+    @classmethod
+    def of(cls, entry: Entry, before: tuple[Message, ...], tools: tuple[dict[str, Any], ...] = ()) -> Request:
+        """The request that an assistant's entry answers, with what its file says of it. `before`: the prompt."""
+        return cls(
+            messages=before,
+            answer=entry.message,
+            line=entry.line,
+            tools=tools,
+            usage=entry.usage,
+            model=entry.model,
+            time=entry.time,
+            hidden_reasoning=entry.hidden_reasoning,
+        )
+
     @property
     def synthetic(self) -> bool:
         """Whether the file has lengths and block names only, no text."""
@@ -168,17 +182,6 @@ def requests_of(entries: tuple[Entry, ...], tools: tuple[dict[str, Any], ...] = 
     before: list[Message] = []
     for entry in entries:
         if entry.message.role == "assistant":
-            out.append(
-                Request(
-                    messages=tuple(before),
-                    answer=entry.message,
-                    line=entry.line,
-                    tools=tools,
-                    usage=entry.usage,
-                    model=entry.model,
-                    time=entry.time,
-                    hidden_reasoning=entry.hidden_reasoning,
-                )
-            )
+            out.append(Request.of(entry, tuple(before), tools))
         before.append(entry.message)
     return tuple(out)

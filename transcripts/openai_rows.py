@@ -12,7 +12,7 @@ from typing import Any
 
 from ..engine.messages import FilePart, Part, TextPart, ToolCall
 from .formats.branches import KEY
-from .formats.content import written_arguments
+from .formats.content import words_or_parts, written_arguments
 from .model import Conversation, Entry
 from .trees import Paths
 
@@ -46,7 +46,7 @@ def _about(conversation: Conversation) -> Object:
 def _message(at: int, entry: Entry, bare: bool) -> Object:
     message = entry.message
     role = "developer" if message.role == "system" and _said_role(entry) == "developer" else message.role
-    content = _content(message.content)
+    content = words_or_parts(message.content, _part)
     out: Object = {"role": role, "content": None if message.tool_calls and not content else content}
     if message.reasoning is not None:
         out["reasoning_content"] = message.reasoning
@@ -87,14 +87,6 @@ def _beside(at: int, entry: Entry) -> Object:
         "extra": entry.extra or None,
     }
     return {name: value for name, value in beside.items() if value is not None}
-
-
-def _content(parts: tuple[Part, ...]) -> str | list[Object]:
-    if not parts:
-        return ""
-    if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return parts[0].text
-    return [_part(part) for part in parts]
 
 
 def _part(part: Part) -> Object:

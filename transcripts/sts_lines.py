@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engine.messages import FilePart, Part, TextPart, ToolCall
 from .formats.chat_messages import ROLES
-from .formats.content import written_arguments
+from .formats.content import words_or_parts, written_arguments
 from .formats.fields import obj, time_of
 from .model import Conversation, Entry, Usage, seconds
 
@@ -16,8 +16,7 @@ HARNESS = "mlxchat"
 LINE_FIELDS = ("type", "id", "parentId", "message", "extra", "hiddenReasoning", "usage", "interrupted")
 """What a message line has of its own; anything else on it is kept as it is."""
 
-
-MESSAGE_FIELDS = (*("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model"),)
+MESSAGE_FIELDS = ("role", "content", "reasoningContent", "toolCalls", "toolCallId", "name", "timestamp", "model")
 """What the message on a line has of its own."""
 
 
@@ -75,7 +74,7 @@ def _fitting(entry: Entry) -> Object:
 
 def _message(entry: Entry) -> Object:
     message = entry.message
-    out: Object = {"role": message.role, "content": content_json(message.content)}
+    out: Object = {"role": message.role, "content": words_or_parts(message.content, _part)}
     if message.reasoning is not None:
         out["reasoningContent"] = message.reasoning
     if message.tool_calls:
@@ -106,15 +105,6 @@ def usage_json(usage: Usage) -> Object:
         "completionTokens": usage.completion_tokens,
         "reasoningTokens": usage.reasoning_tokens,
     }
-
-
-def content_json(parts: tuple[Part, ...]) -> str | list[Object]:
-    """Words alone as a string, else a list of parts."""
-    if not parts:
-        return ""
-    if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return parts[0].text
-    return [_part(part) for part in parts]
 
 
 def _part(part: Part) -> Object:

@@ -92,16 +92,7 @@ def tree_requests(entries: Sequence[Entry], tools: tuple[dict[str, Any], ...] = 
     """The requests of a tree: each assistant message is one, on its own path from the root, in file order."""
     paths = Paths(entries)
     return tuple(
-        Request(
-            messages=tuple(before.message for before in paths.to(at)[:-1]),
-            answer=entry.message,
-            line=entry.line,
-            tools=tools,
-            usage=entry.usage,
-            model=entry.model,
-            time=entry.time,
-            hidden_reasoning=entry.hidden_reasoning,
-        )
+        Request.of(entry, tuple(before.message for before in paths.to(at)[:-1]), tools)
         for at, entry in enumerate(entries)
         if entry.message.role == "assistant"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -159,6 +160,15 @@ def written_arguments(call: ToolCall) -> str | None:
     if call.raw is None or tool_call(call.id, call.name, call.raw).arguments != call.arguments:
         return None
     return call.raw
+
+
+def words_or_parts(parts: tuple[Part, ...], written: Callable[[Part], Object]) -> str | list[Object]:
+    """A message's content as formats have it: words alone as a string, else a list of parts as `written` has them."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text
+    return [written(part) for part in parts]
 
 
 def split_think(words: str) -> tuple[str | None, str]:

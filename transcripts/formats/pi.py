@@ -139,17 +139,7 @@ def _requests(nodes: Sequence[_Node]) -> tuple[Request, ...]:
     for at, node in enumerate(nodes):
         entry = node.entry
         if entry is not None and entry.message.role == "assistant":
-            requests.append(
-                Request(
-                    messages=_context(nodes, places, at),
-                    answer=entry.message,
-                    line=entry.line,
-                    usage=entry.usage,
-                    model=entry.model,
-                    time=entry.time,
-                    hidden_reasoning=entry.hidden_reasoning,
-                )
-            )
+            requests.append(Request.of(entry, _context(nodes, places, at)))
     return tuple(requests)
 
 
