@@ -32,7 +32,7 @@ class Program(TyperGroup):
         """Parse what `route` makes of `args`. While completing, an empty or a wrong line stays the root's."""
         if args or not ctx.resilient_parsing:
             try:
-                args = route(args, self.option_table(), self.list_commands(ctx))
+                args = route(args, self.option_table())
             except UsageError:
                 if not ctx.resilient_parsing:
                     raise
@@ -74,7 +74,7 @@ class Program(TyperGroup):
         return ["[OPTIONS]", "[PROMPT]..."]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Every command of this version."""
+        """Every command."""
         return [*self.commands, *OTHER_COMMANDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..errors import UsageError
 
 COMMANDS = ("chat", "replay", "sessions", "models", "batch", "cache", "convert", "config", "doctor")
-"""Every command name that is, or will be, one. Reserved from the first release."""
+"""Every command. As a prompt such a word has to be forced: `mlxchat chat replay`."""
 
 PROGRAM = "mlxchat"
 DEFAULT_COMMAND = "chat"
@@ -25,11 +25,10 @@ class OptionTable:
     program: Collection[str]
 
 
-def route(args: Sequence[str], table: OptionTable, built: Collection[str]) -> list[str]:
+def route(args: Sequence[str], table: OptionTable) -> list[str]:
     """`args` as the parser should see them: a command first, or an option of the program itself.
 
-    `built` are the command names of this version. Raises UsageError for a reserved word that isn't built, for a word
-    within two letters of a command, and for a command that comes after options of the chat.
+    Raises UsageError for a word within two letters of a command, and for a command behind options of the chat.
     """
     at = first_word(args, table.with_value)
     if at is None:
@@ -37,7 +36,7 @@ def route(args: Sequence[str], table: OptionTable, built: Collection[str]) -> li
         return list(args) if alone else [DEFAULT_COMMAND, *args]
     word = args[at]
     if word in COMMANDS:
-        _check_command(word, at, args, built)
+        _check_command(word, at, args)
         return [word, *args[:at], *args[at + 1 :]]
     meant = nearest_command(word)
     if meant:
@@ -101,9 +100,7 @@ def _wants_next(arg: str, with_value: Collection[str]) -> bool:
     return False
 
 
-def _check_command(word: str, at: int, args: Sequence[str], built: Collection[str]) -> None:
-    if word not in built:
-        raise UsageError(f"`{word}` is not in this version", f"to send it as a prompt: {_forced(args)}")
+def _check_command(word: str, at: int, args: Sequence[str]) -> None:
     if at > 0 and word != DEFAULT_COMMAND:
         raise UsageError(
             f"`{word}` is a command, and its options come after it: mlxchat {word} …",

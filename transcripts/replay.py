@@ -72,6 +72,7 @@ class Replay:
         self.limit = min(engine.info.context_limit, settings.max_context or engine.info.context_limit)
         self._prompts: Prompts = self._on_engine(lambda machinery: prompts_of(machinery, settings))
         self._planner: Planner = self._on_engine(lambda machinery: self._planner_of(machinery))
+        self._before = Disk()
         self._before = self.disk()
 
     def stop(self) -> None:
@@ -130,7 +131,7 @@ class Replay:
     def disk(self) -> Disk:
         """What the scratch file has seen since this replay began."""
         disk: Disk = self._on_engine(_disk)
-        return disk.since(self._before) if hasattr(self, "_before") else disk
+        return disk.since(self._before)
 
     def memory(self) -> int:
         """Bytes that MLX holds now."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mlxchat.cli.app import build_app
 from mlxchat.cli.other_commands import OTHER_COMMANDS
-from mlxchat.cli.routing import COMMANDS
+from mlxchat.cli.routing import COMMANDS, DEFAULT_COMMAND
 from support.flags_page import chat_params, names, page
 from support.run_program import environment, run_program
 from typer.main import get_command
@@ -96,8 +96,8 @@ def test_the_help_line_of_a_command_is_its_own(name: str) -> None:
     assert run_program(name, "--help").code == 0
 
 
-def test_every_command_is_reserved() -> None:
-    assert set(OTHER_COMMANDS) < set(COMMANDS)
+def test_every_command_is_routed() -> None:
+    assert {DEFAULT_COMMAND, *OTHER_COMMANDS} == set(COMMANDS)
 
 
 def test_the_benchmark_compares_with_the_same_commands_and_options() -> None:

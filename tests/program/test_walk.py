@@ -46,7 +46,7 @@ def unknown_options(line: str) -> list[str]:
     words = shlex.split(line.replace("…", "x"))[1:]
     if not words:
         return []
-    routed = route(words, program.option_table(), program.list_commands(None))
+    routed = route(words, program.option_table())
     if routed[0].startswith("-"):
         return [word for word in routed if word not in options_of(program)]
     known = options_of(program.get_command(None, routed[0])) | {"--help", "-h"}
