@@ -218,7 +218,7 @@ class EngineLoop:
         self._ahead.drop()
         try:
             run = self._admission.rendered(request) or self._beginning.render(request, self.active)
-            if not request.cancelled.is_set() and self._admission.holds_back(run, self.active):
+            if self._admission.holds_back(run, self.active):
                 return
             self.waiting.remove(request)
             self._beginning.restore(run, self.active)
