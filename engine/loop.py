@@ -91,6 +91,8 @@ class EngineLoop:
         """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
         self.has_failed = True
         ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
+        for run in self.active:  # a call may have been under way: a state past its position must not be parked
+            run.sequence.live = run.sequence.advance = None
         self.active.clear()
         self.waiting.clear()
         self._ahead.drop()
@@ -121,6 +123,8 @@ class EngineLoop:
         for request in (*self.waiting, *(run.request for run in self.active)):
             if request.conversation == conversation:
                 request.cancelled.set()
+        if self._ahead.request is not None and self._ahead.request.conversation == conversation:
+            self._ahead.drop()  # it would feed and write again what is to go
         try:
             while any(run.request.conversation == conversation for run in self.active):
                 self.step()
@@ -178,9 +182,16 @@ class EngineLoop:
         return bool(runs)
 
     def let_others_decode(self) -> bool:
-        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any."""
-        worked = self._decode()
-        self._end_finished()
+        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any.
+
+        Raises what such a step fails with, after which no more may come.
+        """
+        try:
+            worked = self._decode()
+            self._end_finished()
+        except Exception as error:  # it passes through the one run next, which is not to blame
+            self.break_off(error)
+            raise
         return worked
 
     def _end_finished(self) -> bool:
