@@ -14,6 +14,7 @@ from typing import Final
 
 import mlx.core as mx
 
+from ..cache.store import Store
 from .reuse import Reuse
 from .sequence import Sequence
 
@@ -51,7 +52,7 @@ class Conversations:
             sequence = self.known[name] = Sequence(next(self._numbers), name)
             sequence.date = day or sequence.date
         self.known.move_to_end(name)
-        sequence.used_at = self._clock()
+        self.rest(sequence)
         return sequence
 
     def leave_all_but(self, *current: Sequence) -> None:
@@ -65,8 +66,8 @@ class Conversations:
             self.known.popitem(last=False)
 
     def rest(self, sequence: Sequence) -> None:
-        """A request of it has ended."""
-        sequence.used_at = self._clock()
+        """It is used: a request of it begins, or has ended."""
+        sequence.used_at, sequence.offered = self._clock(), False
 
     def forget(self, name: str) -> int:
         """The conversation is deleted; how many records only it used. Must hold: no request of it is under way."""
@@ -82,18 +83,29 @@ class Conversations:
                 sequence.live = sequence.advance = None
                 self._reuse.unpin(sequence)
         if self._reuse.store is not None:
-            self._reuse.store.expire(self.ttl)
+            with self._reuse.contained():
+                self._reuse.store.expire(self.ttl)
 
     def park_idle(self) -> None:
-        """Let those that have been idle for `park` seconds leave memory for the disk, while the disk takes them."""
-        store = self._reuse.store
-        if self.park is None or store is None:
+        """Let those that have been idle for `park` seconds leave memory for the disk.
+
+        One look writes, a later one frees: what the disk didn't take, or has no room for, stays in memory.
+        """
+        if self.park is None or self._reuse.store is None:
             return
         since = self._clock() - self.park
         for sequence in self.known.values():
-            if sequence.live is not None and sequence.used_at <= since and store.accepts:
-                self._reuse.drop_live(sequence)
-                mx.clear_cache()
+            if sequence.live is not None and sequence.used_at <= since:
+                with self._reuse.contained():
+                    self._leave(sequence, self._reuse.store)
+
+    def _leave(self, sequence: Sequence, store: Store) -> None:
+        if not sequence.offered and store.accepts:
+            sequence.offered = True  # once: what was not taken then would be evicted, or refused, again
+            self._reuse.park(sequence)
+        elif sequence.offered and self._reuse.is_stored(sequence):
+            self._reuse.free(sequence)
+            mx.clear_cache()
 
     def park_all(self) -> None:
         """Write what the conversations would need to go on in another program, and free their memory."""

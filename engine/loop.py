@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import MlxchatError
@@ -24,6 +24,7 @@ from .scripted import Gate
 from .turn import TurnBuilder
 
 _TICK_S = 30.0
+_TICK_AT_ONCE_S = 1.0  # where nothing may stay: an idle engine is to be idle all the same
 _MOST_IN_ROW = 4  # prefill calls while others wait to decode, if they are short: marks cut prompts into small ones
 _SHORT_ROW = 256  # tokens of all calls in such a row
 
@@ -31,7 +32,7 @@ _SHORT_ROW = 256  # tokens of all calls in such a row
 class EngineLoop:
     """Requests wait in `waiting`, up to `parallel` runs are `active`; `step` moves some of them by one model call.
 
-    lets_go     what is finished holds no memory
+    lets_go     asked at the end of each run: whether it holds no memory from then on
     together    whether all runs that decode share a call; without it they take turns
     admission   asked about each run that would be active beside others
     """
@@ -42,7 +43,7 @@ class EngineLoop:
         runner: ModelRunner,
         reuse: Reuse,
         gate: Gate,
-        lets_go: bool,
+        lets_go: Callable[[], bool],
         admission: Admission,
         parallel: int = 1,
         together: bool = False,
@@ -107,7 +108,8 @@ class EngineLoop:
         ages = [age for age in (self.conversations.ttl, self.conversations.park) if age is not None]
         if not ages:
             return None
-        return max(0.0, self._idle_at + min(_TICK_S, max(min(ages) / 4, 0.01)) - time.monotonic())
+        tick = min(_TICK_S, min(ages) / 4 or _TICK_AT_ONCE_S)
+        return max(0.0, self._idle_at + tick - time.monotonic())
 
     def idle(self) -> None:
         """Nothing is asked for the moment: let go of what has been idle for too long."""

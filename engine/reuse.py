@@ -7,7 +7,8 @@ end      after the reply: notes what was fed, pins what the next turn will need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,30 @@ class Reuse:
 
     def park(self, sequence: Conversation) -> int:
         """Checkpoint the live sequence so that its memory can be freed; returns the bytes handed to the writer."""
-        return self._checkpoints.park(sequence)
+        written = 0
+        with self.contained():
+            written = self._checkpoints.park(sequence)
+        return written
+
+    def is_stored(self, sequence: Conversation) -> bool:
+        """Whether records on disk bring a parked sequence back as far as its memory does. Must hold: it has some."""
+        live = sequence.live
+        assert live is not None
+        if self.store is None or self._restorer is None or not self.store.drain(0):
+            return False
+        ids = live.ids[: self._checkpoints.kept_end(sequence, live)]
+        in_memory, on_disk = (self._restorer.reach(ids, one, len(ids), sequence.pictures) for one in (live, None))
+        return on_disk >= in_memory
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """Around what no answer may depend on: whatever it raises is said once, and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            if self.store is not None:
+                what = str(error) or type(error).__name__
+                self.store.say("failed", f"KV cache: a conversation can't be put aside ({what}); chatting on")
 
     def forget(self, sequence: Conversation) -> int:
         """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
@@ -244,6 +268,11 @@ class Reuse:
     def drop_live(self, sequence: Conversation) -> int:
         """Park, then free the memory."""
         written = self.park(sequence)
+        self.free(sequence)
+        return written
+
+    @staticmethod
+    def free(sequence: Conversation) -> None:
+        """Free the memory of a sequence that is parked."""
         sequence.live = sequence.advance = None
         sequence.holes = set()
-        return written

@@ -132,7 +132,10 @@ def _newest(machinery: Machinery) -> Sequence:
 
 def park_now(made: Machinery) -> None:
     """As after hours of silence."""
+    assert made.store is not None
     made.loop.conversations.park = -1.0
+    made.loop.idle()
+    assert made.store.drain(30)
     made.loop.idle()
     made.loop.conversations.park = None
     assert all(one.live is None and one.advance is None for one in made.loop.conversations.known.values())
