@@ -253,6 +253,8 @@ class EngineLoop:
         self._ending.end(run, looking=self._busy is not None or any(other.calls for other in self.active))
 
     def _fail(self, run: Run, error: Exception) -> None:
+        if self.has_failed:  # under this run, while others decoded: it has been told with them
+            return
         if run in self.active:
             self.active.remove(run)
         self._runner.part()

@@ -194,6 +194,23 @@ def test_others_that_fail_meanwhile_end_every_request(engine: Engine, monkeypatc
         engine.ensure_running()
 
 
+def test_one_whose_picture_is_looked_at_meanwhile_is_told_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = asked("a", "Count.")
+
+    def meanwhile(machinery: Any) -> None:
+        machinery.loop.waiting.append(running)
+        while not any(run.decodes for run in machinery.loop.active):
+            machinery.loop.step()
+        with monkeypatch.context() as once, machinery.loop._apart(machinery.loop.active[0]):
+            once.setattr(decoding, "begin", planted)
+            machinery.loop.let_others_decode()
+
+    engine.call(meanwhile)
+    assert "planted" in failure_of(running).error.message
+    engine._thread.join(PATIENCE_S)
+    assert running.events.empty()
+
+
 def test_work_ahead_ends_with_its_conversation(engine: Engine) -> None:
     ahead = AheadRequest(next_number(), "a", asked("a", "Count.").messages, asked("a", "").options)
 
