@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from mlxchat.cli import key_press as module
 from mlxchat.cli.consent import TerminalConsent
-from mlxchat.cli.emoji import SEQUENCE
 from mlxchat.cli.key_press import key_presses
 from mlxchat.cli.streams import Streams
 from mlxchat.cli.tool_lines import argument_lines, call_line, result_line, visible
@@ -117,13 +116,6 @@ def test_an_emoji_stays_whole(text: str) -> None:
 )
 def test_what_hides_beside_an_emoji_is_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
-
-
-def test_the_table_of_emoji_is_unicodes() -> None:
-    regex = pytest.importorskip("regex")  # a dependency of transformers
-    property_ = regex.compile(r"(?=\p{Emoji})[^\p{ASCII}\p{Emoji_Modifier}\p{Regional_Indicator}]")
-    characters = [c for c in map(chr, range(0x80, 0x110000)) if c.isprintable()]  # newer ones are escaped in any case
-    assert [c for c in characters if SEQUENCE.fullmatch(c)] == [c for c in characters if property_.match(c)]
 
 
 def test_where_it_comes_from_is_not_turned_round_either() -> None:
