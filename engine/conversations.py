@@ -12,9 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-import mlx.core as mx
-
-from ..cache.store import Store
 from .reuse import Reuse
 from .sequence import Sequence
 
@@ -60,7 +57,7 @@ class Conversations:
         kept = {id(sequence) for sequence in (*current, *list(self.known.values())[-self._recent :])}
         for other in self.known.values():
             if id(other) not in kept:
-                self._reuse.drop_live(other)
+                self._reuse.parking.drop_live(other)
                 self._reuse.unpin(other)
         while len(self.known) > MOST_KNOWN and id(next(iter(self.known.values()))) not in kept:
             self.known.popitem(last=False)
@@ -83,31 +80,19 @@ class Conversations:
                 sequence.live = sequence.advance = None
                 self._reuse.unpin(sequence)
         if self._reuse.store is not None:
-            with self._reuse.contained():
+            with self._reuse.parking.contained():
                 self._reuse.store.expire(self.ttl)
 
     def park_idle(self) -> None:
-        """Let those that have been idle for `park` seconds leave memory for the disk.
-
-        One look writes, a later one frees: what the disk didn't take, or has no room for, stays in memory.
-        """
-        if self.park is None or self._reuse.store is None:
+        """Let those that have been idle for `park` seconds leave memory for the disk."""
+        if self.park is None:
             return
         since = self._clock() - self.park
         for sequence in self.known.values():
-            if sequence.live is not None and sequence.used_at <= since:
-                with self._reuse.contained():
-                    self._leave(sequence, self._reuse.store)
-
-    def _leave(self, sequence: Sequence, store: Store) -> None:
-        if not sequence.offered and store.accepts:
-            sequence.offered = True  # once: what was not taken then would be evicted, or refused, again
-            self._reuse.park(sequence)
-        elif sequence.offered and self._reuse.is_stored(sequence):
-            self._reuse.free(sequence)
-            mx.clear_cache()
+            if sequence.used_at <= since:
+                self._reuse.parking.put_aside(sequence)
 
     def park_all(self) -> None:
         """Write what the conversations would need to go on in another program, and free their memory."""
         for sequence in self.known.values():
-            self._reuse.drop_live(sequence)
+            self._reuse.parking.drop_live(sequence)

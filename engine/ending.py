@@ -45,7 +45,7 @@ class Ending:
             self._turns.forget_pixels()
         run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
         if self._lets_go():
-            run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
+            run.stats.checkpoint_bytes += run.reuse.parking.drop_live(run.sequence)
         if not run.request.uncached:
             self._count(run)
         self._runner.log.flush()

@@ -7,8 +7,7 @@ end      after the reply: notes what was fed, pins what the next turn will need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..cache.store import Store
 from ..cache.trie import SequenceTrie, common_prefix
 from .checkpoints import Checkpoints
 from .image_spans import ImageSpan
+from .parking import Parking
 from .restorer import Restorer
 from .sequence import Advance
 from .sequence import Sequence as Conversation
@@ -58,6 +58,7 @@ class Reuse:
             memory = memory if memory is not None else Memory()
             self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._keep_branch)
         self._checkpoints = Checkpoints(store if self._restorer is not None else None, shares=shares)
+        self.parking = Parking(self.store, self._restorer, self._checkpoints)
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
 
@@ -130,7 +131,7 @@ class Reuse:
         if live is None or sequence.advance is not None:
             return
         if plan.position < (sequence.stable if sequence.drops_reply else live.length):
-            self.park(sequence)
+            self.parking.park(sequence)
 
     # -- ahead of a request ------------------------------------------------------------------------------------
 
@@ -232,47 +233,8 @@ class Reuse:
         while self.store is not None and sequence.pins:
             self.store.unpin(sequence.pins.popleft())
 
-    def park(self, sequence: Conversation) -> int:
-        """Checkpoint the live sequence so that its memory can be freed; returns the bytes handed to the writer."""
-        written = 0
-        with self.contained():
-            written = self._checkpoints.park(sequence)
-        return written
-
-    def is_stored(self, sequence: Conversation) -> bool:
-        """Whether records on disk bring a parked sequence back as far as its memory does. Must hold: it has some."""
-        live = sequence.live
-        assert live is not None
-        if self.store is None or self._restorer is None or not self.store.drain(0):
-            return False
-        ids = live.ids[: self._checkpoints.kept_end(sequence, live)]
-        in_memory, on_disk = (self._restorer.reach(ids, one, len(ids), sequence.pictures) for one in (live, None))
-        return on_disk >= in_memory
-
-    @contextmanager
-    def contained(self) -> Iterator[None]:
-        """Around what no answer may depend on: whatever it raises is said once, and goes no further."""
-        try:
-            yield
-        except Exception as error:
-            if self.store is not None:
-                what = str(error) or type(error).__name__
-                self.store.say("failed", f"KV cache: a conversation can't be put aside ({what}); chatting on")
-
     def forget(self, sequence: Conversation) -> int:
         """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
         sequence.live = sequence.advance = None
         self.unpin(sequence)
         return self.store.leave(sequence.name) if self.store is not None else 0
-
-    def drop_live(self, sequence: Conversation) -> int:
-        """Park, then free the memory."""
-        written = self.park(sequence)
-        self.free(sequence)
-        return written
-
-    @staticmethod
-    def free(sequence: Conversation) -> None:
-        """Free the memory of a sequence that is parked."""
-        sequence.live = sequence.advance = None
-        sequence.holes = set()

@@ -120,7 +120,7 @@ def test_words_that_were_not_sent_are_never_written(rig: Rig, monkeypatch: pytes
     prepare(talk, fresh(400))
     assert rig.cached.engine.call(lambda made: _newest(made).live.length) > opened + 256  # type: ignore[union-attr,operator]
     assert written == []
-    rig.cached.engine.call(lambda made: made.loop.reuse.drop_live(_newest(made)))
+    rig.cached.engine.call(lambda made: made.loop.reuse.parking.drop_live(_newest(made)))
     assert all(position <= opened for position in written)  # type: ignore[operator]
     asked = ask(talk)
     assert asked.stats.typeahead_prefill_tokens == 0
