@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from .index import Index
@@ -50,7 +51,8 @@ class Keeping:
         """Leave the file to later programs, or take it away: if it is empty, or if what was deleted might be found."""
         self.note()
         if self._room.scratch.tainted or not len(self._index):
-            self._kept.remove()
+            with suppress(OSError):
+                self._kept.remove()
         else:
             self._kept.save(self._index)
         for entry in self._index:

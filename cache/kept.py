@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -83,7 +84,8 @@ class KeptFile:
         users = []
         for mark in self.path.parent.glob(f"{self.path.stem}.*.forget"):
             users.append(mark.name.split(".")[1])
-            mark.unlink(missing_ok=True)
+            with suppress(OSError):  # a folder that can't be changed any more: obeyed again next time
+                mark.unlink()
         return users
 
 

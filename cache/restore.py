@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import mlx.core as mx
@@ -14,6 +14,7 @@ from .keys import Ids
 from .layers import Bytes, RowGroup, empty_rows, row_bytes
 from .live import LiveCache
 from .planner import Plan
+from .reader import Job
 from .records import TensorSpec
 from .store import Store
 from .tensors import TensorSink, cleared_tensors
@@ -93,7 +94,7 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
     `live` is the live sequence that the plan looked at, or a fresh one. On failure (a record was bad: the store has
     dropped it) nothing of `live` has been changed: plan again. `room` is how many rows past the position the buffers
     should have, so that the next calls don't reallocate. Unpins the plan's entries in any case. OutOfMemory if the
-    buffers can't be had, before anything is read.
+    buffers, or the reader's own, can't be had.
     """
     try:
         store.expect(plan.entries)  # the disk works while the buffers are cleared
@@ -101,12 +102,20 @@ def restore(plan: Plan, store: Store, live: LiveCache, ids: Ids, room: int) -> t
         jobs = [(piece.entry, buffers.sink(piece)) for buffers in made for piece in plan.rows[buffers.group.name] or ()]
         if plan.state is not None:
             jobs.append((plan.state, TensorSink.into(state)))
-        if jobs and store.read(jobs):
+        if jobs and _read(store, jobs):
             return False, 0
     finally:
         store.unpin(plan.entries)
     _install(plan, live, ids, made, state)
     return True, sum(entry.nbytes for entry in plan.entries)
+
+
+def _read(store: Store, jobs: Sequence[Job]) -> list[Entry]:
+    """The entries that failed."""
+    try:
+        return store.read(jobs)
+    except MemoryError as error:
+        raise OutOfMemory(str(error)) from error
 
 
 def _allocated(groups: list[RowGroup], plan: Plan, room: int) -> tuple[list[Buffers], dict[str, mx.array]]:

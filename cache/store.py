@@ -96,6 +96,10 @@ class Store:
         self._writer.report_failure()  # a dead writer is told here: nothing is submitted to it any more
         return not self._writer.is_off
 
+    def say(self, kind: str, message: str) -> None:
+        """Tell the user one line, once for each kind of trouble."""
+        self._writer.say(kind, message)
+
     def lookup(self, parent: bytes, ids: Ids) -> list[Match]:
         """Every stored place below `parent` that shares at least its first element with `ids`, compared by value."""
         with self._index.lock:

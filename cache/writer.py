@@ -118,9 +118,10 @@ class Writer:
     def report_failure(self) -> None:
         """Say once that the thread has died. Called without the lock."""
         if self.failure is not None:
-            self._say("died", f"KV cache: the writer stopped ({self.failure!r}); chatting on without checkpoints")
+            self.say("died", f"KV cache: the writer stopped ({self.failure!r}); chatting on without checkpoints")
 
-    def _say(self, kind: str, message: str) -> None:
+    def say(self, kind: str, message: str) -> None:
+        """One line for the user, once for each kind. Called without the lock."""
         if kind not in self._told:
             self._told.add(kind)
             self._on_trouble(message)
@@ -158,7 +159,7 @@ class Writer:
             self._handled, self._stalled = self._handled + 1, False
             self.changed.notify_all()
         if message:
-            self._say("write", message)
+            self.say("write", message)
 
     def _move_one(self) -> bool:
         """While nothing waits: write a record again where it closes a hole. Whether one was moved.

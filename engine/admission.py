@@ -41,9 +41,9 @@ class Admission:
         return self._held is None or len(active) < self._beside
 
     def holds_back(self, run: Run, active: Sequence[Run]) -> bool:
-        """Whether `run` has to wait, which it is told once."""
+        """Whether `run` has to wait, which it is told once. One that is cancelled never does: it is about to end."""
         needed = self.needed_bytes(run)
-        waits = bool(active) and needed > (left := self._memory.left())
+        waits = bool(active) and not run.request.cancelled.is_set() and needed > (left := self._memory.left())
         if waits and self._held is not run:
             run.request.events.put(
                 Notice(f"waiting for memory: its KV takes {needed // _MIB:,} MiB, {left // _MIB:,} MiB are free")

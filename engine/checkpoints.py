@@ -90,7 +90,8 @@ class Checkpoints:
     def park(self, sequence: Sequence) -> int:
         """What is needed to come back to the live sequence once its memory is freed.
 
-        A reply that the template will drop is not written: nothing will ever go back to its end.
+        A reply that the template will drop is not written: nothing will ever go back to its end. What the disk didn't
+        take of the prompt before it is.
         """
         live = sequence.live
         if live is None or self._store is None or live.length == 0:
@@ -99,14 +100,20 @@ class Checkpoints:
         for held in live.states:
             if not superseded(held, live.states):
                 checkpointer.state(held, wait=True)
-        ahead = sequence.advance
-        if ahead is not None or not sequence.drops_reply:
-            end = live.length if ahead is None else min(live.length, ahead.open)  # not the words of an unsent message
-            checkpointer.blocks(0, end, wait=True)
+        end = self.kept_end(sequence, live)
+        checkpointer.blocks(0, end, wait=True)
+        if sequence.advance is not None or not sequence.drops_reply:
             checkpointer.tail(end, wait=True)
             if live.layout.states is not None and end == live.length:
                 checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
+
+    @staticmethod
+    def kept_end(sequence: Sequence, live: LiveCache) -> int:
+        """Up to where a live sequence is worth keeping: not the words of an unsent message, nor a reply that drops."""
+        if sequence.advance is not None:
+            return min(live.length, sequence.advance.open)
+        return min(live.length, sequence.stable) if sequence.drops_reply else live.length
 
 
 def superseded(held: HeldState, states: list[HeldState]) -> bool:

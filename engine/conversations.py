@@ -12,8 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-import mlx.core as mx
-
 from .reuse import Reuse
 from .sequence import Sequence
 
@@ -51,7 +49,7 @@ class Conversations:
             sequence = self.known[name] = Sequence(next(self._numbers), name)
             sequence.date = day or sequence.date
         self.known.move_to_end(name)
-        sequence.used_at = self._clock()
+        self.rest(sequence)
         return sequence
 
     def leave_all_but(self, *current: Sequence) -> None:
@@ -59,14 +57,14 @@ class Conversations:
         kept = {id(sequence) for sequence in (*current, *list(self.known.values())[-self._recent :])}
         for other in self.known.values():
             if id(other) not in kept:
-                self._reuse.drop_live(other)
+                self._reuse.parking.drop_live(other)
                 self._reuse.unpin(other)
         while len(self.known) > MOST_KNOWN and id(next(iter(self.known.values()))) not in kept:
             self.known.popitem(last=False)
 
     def rest(self, sequence: Sequence) -> None:
-        """A request of it has ended."""
-        sequence.used_at = self._clock()
+        """It is used: a request of it begins, or has ended."""
+        sequence.used_at, sequence.offered = self._clock(), False
 
     def forget(self, name: str) -> int:
         """The conversation is deleted; how many records only it used. Must hold: no request of it is under way."""
@@ -82,20 +80,19 @@ class Conversations:
                 sequence.live = sequence.advance = None
                 self._reuse.unpin(sequence)
         if self._reuse.store is not None:
-            self._reuse.store.expire(self.ttl)
+            with self._reuse.parking.contained():
+                self._reuse.store.expire(self.ttl)
 
     def park_idle(self) -> None:
-        """Let those that have been idle for `park` seconds leave memory for the disk, while the disk takes them."""
-        store = self._reuse.store
-        if self.park is None or store is None:
+        """Let those that have been idle for `park` seconds leave memory for the disk."""
+        if self.park is None:
             return
         since = self._clock() - self.park
         for sequence in self.known.values():
-            if sequence.live is not None and sequence.used_at <= since and store.accepts:
-                self._reuse.drop_live(sequence)
-                mx.clear_cache()
+            if sequence.used_at <= since:
+                self._reuse.parking.put_aside(sequence)
 
     def park_all(self) -> None:
         """Write what the conversations would need to go on in another program, and free their memory."""
         for sequence in self.known.values():
-            self._reuse.drop_live(sequence)
+            self._reuse.parking.drop_live(sequence)

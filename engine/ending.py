@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 
 from ..errors import EngineFailed, MlxchatError
@@ -16,11 +18,16 @@ from .turn import TurnBuilder
 class Ending:
     """Engine thread only. The run is no longer among the active ones.
 
-    lets_go   park each sequence at its end, so that it holds no memory
+    lets_go   whether to park a sequence at its end, so that it holds no memory; asked each time
     """
 
     def __init__(
-        self, turns: TurnBuilder, runner: ModelRunner, conversations: Conversations, rate: HitRate, lets_go: bool
+        self,
+        turns: TurnBuilder,
+        runner: ModelRunner,
+        conversations: Conversations,
+        rate: HitRate,
+        lets_go: Callable[[], bool],
     ) -> None:
         self._turns = turns
         self._runner = runner
@@ -37,8 +44,8 @@ class Ending:
         if not looking:
             self._turns.forget_pixels()
         run.stats.checkpoint_bytes += run.reuse.end(run.sequence)
-        if self._lets_go:
-            run.stats.checkpoint_bytes += run.reuse.drop_live(run.sequence)
+        if self._lets_go():
+            run.stats.checkpoint_bytes += run.reuse.parking.drop_live(run.sequence)
         if not run.request.uncached:
             self._count(run)
         self._runner.log.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import MlxchatError
@@ -24,6 +24,7 @@ from .scripted import Gate
 from .turn import TurnBuilder
 
 _TICK_S = 30.0
+_TICK_AT_ONCE_S = 1.0  # where nothing may stay: an idle engine is to be idle all the same
 _MOST_IN_ROW = 4  # prefill calls while others wait to decode, if they are short: marks cut prompts into small ones
 _SHORT_ROW = 256  # tokens of all calls in such a row
 
@@ -31,7 +32,7 @@ _SHORT_ROW = 256  # tokens of all calls in such a row
 class EngineLoop:
     """Requests wait in `waiting`, up to `parallel` runs are `active`; `step` moves some of them by one model call.
 
-    lets_go     what is finished holds no memory
+    lets_go     asked at the end of each run: whether it holds no memory from then on
     together    whether all runs that decode share a call; without it they take turns
     admission   asked about each run that would be active beside others
     """
@@ -42,7 +43,7 @@ class EngineLoop:
         runner: ModelRunner,
         reuse: Reuse,
         gate: Gate,
-        lets_go: bool,
+        lets_go: Callable[[], bool],
         admission: Admission,
         parallel: int = 1,
         together: bool = False,
@@ -91,6 +92,8 @@ class EngineLoop:
         """Something failed for which no run is to blame: every request ends with it, and no more steps may come."""
         self.has_failed = True
         ended = [*((run.request, run.text) for run in self.active), *((request, "") for request in self.waiting)]
+        for run in self.active:  # a call may have been under way: a state past its position must not be parked
+            run.sequence.live = run.sequence.advance = None
         self.active.clear()
         self.waiting.clear()
         self._ahead.drop()
@@ -105,7 +108,8 @@ class EngineLoop:
         ages = [age for age in (self.conversations.ttl, self.conversations.park) if age is not None]
         if not ages:
             return None
-        return max(0.0, self._idle_at + min(_TICK_S, max(min(ages) / 4, 0.01)) - time.monotonic())
+        tick = min(_TICK_S, min(ages) / 4 or _TICK_AT_ONCE_S)
+        return max(0.0, self._idle_at + tick - time.monotonic())
 
     def idle(self) -> None:
         """Nothing is asked for the moment: let go of what has been idle for too long."""
@@ -121,6 +125,8 @@ class EngineLoop:
         for request in (*self.waiting, *(run.request for run in self.active)):
             if request.conversation == conversation:
                 request.cancelled.set()
+        if self._ahead.request is not None and self._ahead.request.conversation == conversation:
+            self._ahead.drop()  # it would feed and write again what is to go
         try:
             while any(run.request.conversation == conversation for run in self.active):
                 self.step()
@@ -178,9 +184,16 @@ class EngineLoop:
         return bool(runs)
 
     def let_others_decode(self) -> bool:
-        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any."""
-        worked = self._decode()
-        self._end_finished()
+        """In the middle of what takes one run long (a restore, a picture): a step for the others, if there are any.
+
+        Raises what such a step fails with, after which no more may come.
+        """
+        try:
+            worked = self._decode()
+            self._end_finished()
+        except Exception as error:  # it passes through the one run next, which is not to blame
+            self.break_off(error)
+            raise
         return worked
 
     def _end_finished(self) -> bool:
@@ -218,7 +231,7 @@ class EngineLoop:
         self._ahead.drop()
         try:
             run = self._admission.rendered(request) or self._beginning.render(request, self.active)
-            if not request.cancelled.is_set() and self._admission.holds_back(run, self.active):
+            if self._admission.holds_back(run, self.active):
                 return
             self.waiting.remove(request)
             self._beginning.restore(run, self.active)
@@ -240,6 +253,8 @@ class EngineLoop:
         self._ending.end(run, looking=self._busy is not None or any(other.calls for other in self.active))
 
     def _fail(self, run: Run, error: Exception) -> None:
+        if self.has_failed:  # under this run, while others decoded: it has been told with them
+            return
         if run in self.active:
             self.active.remove(run)
         self._runner.part()

@@ -21,6 +21,7 @@ from ..cache.store import Store
 from ..cache.trie import SequenceTrie, common_prefix
 from .checkpoints import Checkpoints
 from .image_spans import ImageSpan
+from .parking import Parking
 from .restorer import Restorer
 from .sequence import Advance
 from .sequence import Sequence as Conversation
@@ -57,6 +58,7 @@ class Reuse:
             memory = memory if memory is not None else Memory()
             self._restorer = Restorer(store, layout, namespace, memory, self.fresh, self._keep_branch)
         self._checkpoints = Checkpoints(store if self._restorer is not None else None, shares=shares)
+        self.parking = Parking(self.store, self._restorer, self._checkpoints)
         self._fed_ahead: Ids | None = None
         self._why_off = "off" if off else "unsupported_class"
 
@@ -129,7 +131,7 @@ class Reuse:
         if live is None or sequence.advance is not None:
             return
         if plan.position < (sequence.stable if sequence.drops_reply else live.length):
-            self.park(sequence)
+            self.parking.park(sequence)
 
     # -- ahead of a request ------------------------------------------------------------------------------------
 
@@ -231,19 +233,8 @@ class Reuse:
         while self.store is not None and sequence.pins:
             self.store.unpin(sequence.pins.popleft())
 
-    def park(self, sequence: Conversation) -> int:
-        """Checkpoint the live sequence so that its memory can be freed; returns the bytes handed to the writer."""
-        return self._checkpoints.park(sequence)
-
     def forget(self, sequence: Conversation) -> int:
         """The conversation is deleted: free its memory and delete what only it used; how many records that was."""
         sequence.live = sequence.advance = None
         self.unpin(sequence)
         return self.store.leave(sequence.name) if self.store is not None else 0
-
-    def drop_live(self, sequence: Conversation) -> int:
-        """Park, then free the memory."""
-        written = self.park(sequence)
-        sequence.live = sequence.advance = None
-        sequence.holes = set()
-        return written

@@ -128,7 +128,7 @@ class Side:
     def forget(self, name: str, park: bool) -> None:
         """Free a sequence's memory, its end written first if it is worth keeping."""
         if park:
-            self._reuse.drop_live(self._sequences[name])
+            self._reuse.parking.drop_live(self._sequences[name])
         else:
             self._reuse.unpin(self._sequences.pop(name))
 

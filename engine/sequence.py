@@ -72,6 +72,7 @@ class Sequence:
     holes          blocks of `live` that the writer could not take, to be offered again
     options        what the last request asked for besides its messages
     used_at        when the last request began or ended, on the engine's clock
+    offered        whether the disk has been offered all of it since
     """
 
     number: int
@@ -90,6 +91,7 @@ class Sequence:
     holes: set[int] = field(default_factory=set)
     options: RequestOptions | None = None
     used_at: float = 0.0
+    offered: bool = False
 
     def divergence(self, prompt: Ids, messages: tuple[Message, ...], pictures: Several[ImageSpan] = ()) -> Divergence:
         """How the new prompt (elements) departs from what this conversation last fed."""

@@ -134,9 +134,13 @@ def build(options: EngineOptions, switches: Switches, on_notice: Callable[[str],
     if options.parallel > 1 and not together:
         on_notice(f"{model.name}'s attention takes one sequence at a time; parallel ones take turns")
     admission = Admission(cache_shape(model.config, 4 if model.dtype == "float32" else 2), Memory())
-    # What is finished holds nothing beside what is active, unless nothing could bring it back.
-    at_once = (options.parallel > 1 or options.cache.park == 0) and (reuse.store is not None or not reuse.works)
-    lets_go = switches.drop_live or at_once
+    at_once = options.parallel > 1 or options.cache.park == 0
+
+    def lets_go() -> bool:
+        """What is finished holds nothing beside what is active, unless nothing could bring it back."""
+        can_come_back = reuse.store is not None and reuse.store.accepts
+        return switches.drop_live or (at_once and (can_come_back or not reuse.works))
+
     loop = EngineLoop(turns, runner, reuse, Gate(switches.gate), lets_go, admission, options.parallel, together)
     if options.parallel > 1:
         if reuse.store is not None:

@@ -453,6 +453,24 @@ def test_a_conversation_is_deleted_while_another_program_has_the_file(open_store
     assert sorted(path.suffix for path in (tmp_path / "kv").iterdir()) == [".json", ".kv"]
 
 
+def test_a_mark_that_can_not_be_taken_away_is_obeyed_all_the_same(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes are kept before an answer is delivered: a folder that has become read-only must not cost it."""
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise io_error(errno.EROFS)
+
+    first = open_store()
+    fill(first, user="a")
+    kept_folder.forget(tmp_path / "kv", "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        first.keep_notes()
+        assert found(first) == []
+        first.close()
+
+
 def test_a_mark_left_when_the_program_was_killed_counts_at_the_next_start(open_store: Opener, tmp_path: Path) -> None:
     first = open_store()
     fill(first, user="a")

@@ -20,6 +20,7 @@ from mlxchat.cache.layers import Layout, pending_arrays
 from mlxchat.cache.live import LiveCache
 from mlxchat.cache.memory import Memory
 from mlxchat.cache.planner import Plan, Planner
+from mlxchat.cache.reader import Reader
 from mlxchat.cache.store import Store
 from support.driver import Driver
 from support.peak_memory import measured
@@ -112,16 +113,22 @@ def test_windows_and_states_count_too(kind: str, tight: Any, draw: Any) -> None:
     assert again((driver, plain), [*prompt[:600], *draw(9)]).cached_tokens == 600
 
 
-def test_memory_that_is_gone_by_then_costs_the_restore_only(tight: Any, draw: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("where", ["buffers", "reader"])
+def test_memory_that_is_gone_by_then_costs_the_restore_only(
+    where: str, tight: Any, draw: Any, monkeypatch: Any
+) -> None:
     driver, plain, _ = tight("qwen3")
     prompt = draw(600)
     driver.turn("a", prompt, draw(3))
     driver.drop_live("a")
 
     def full(*given: Any) -> Any:
-        raise RuntimeError("unable to allocate")
+        raise RuntimeError("unable to allocate") if where == "buffers" else MemoryError
 
-    monkeypatch.setattr(restore, "empty_rows", full)
+    if where == "buffers":
+        monkeypatch.setattr(restore, "empty_rows", full)
+    else:
+        monkeypatch.setattr(Reader, "_serve", full)
     stats = again((driver, plain), [*prompt, *draw(5)])
     assert (stats.cached_tokens, stats.shortfall_reason) == (0, "memory")
     driver.store.check()

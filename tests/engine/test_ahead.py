@@ -120,7 +120,7 @@ def test_words_that_were_not_sent_are_never_written(rig: Rig, monkeypatch: pytes
     prepare(talk, fresh(400))
     assert rig.cached.engine.call(lambda made: _newest(made).live.length) > opened + 256  # type: ignore[union-attr,operator]
     assert written == []
-    rig.cached.engine.call(lambda made: made.loop.reuse.drop_live(_newest(made)))
+    rig.cached.engine.call(lambda made: made.loop.reuse.parking.drop_live(_newest(made)))
     assert all(position <= opened for position in written)  # type: ignore[operator]
     asked = ask(talk)
     assert asked.stats.typeahead_prefill_tokens == 0
@@ -132,7 +132,10 @@ def _newest(machinery: Machinery) -> Sequence:
 
 def park_now(made: Machinery) -> None:
     """As after hours of silence."""
+    assert made.store is not None
     made.loop.conversations.park = -1.0
+    made.loop.idle()
+    assert made.store.drain(30)
     made.loop.idle()
     made.loop.conversations.park = None
     assert all(one.live is None and one.advance is None for one in made.loop.conversations.known.values())

@@ -14,7 +14,7 @@ from mlxchat.cache.room import Room
 from mlxchat.engine.conversations import Conversations
 from mlxchat.engine.messages import user
 from mlxchat.engine.options import CacheOptions, RequestOptions
-from mlxchat.engine.reuse import Reuse
+from mlxchat.engine.parking import Parking
 from mlxchat.engine.runner import ModelRunner
 from support.oracle import contains, costs, read_log
 from support.scripted import ScriptedEngine, ask, done, live_bytes, model_folder, next_number, options
@@ -114,7 +114,7 @@ def test_a_stopped_prefill_survives_another_conversation(engine: ScriptedEngine)
 def test_planted_a_stopped_prefill_whose_end_is_thrown_away_is_seen(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reuse, "park", lambda self, sequence: 0)
+    monkeypatch.setattr(Parking, "park", lambda self, sequence: 0)
     with pytest.raises(AssertionError, match="assert 512 == 658"):
         test_a_stopped_prefill_survives_another_conversation(engine)
 

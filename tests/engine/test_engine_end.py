@@ -6,21 +6,27 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
+import numpy as np
 import pytest
+from mlxchat.cache.live import LiveCache
+from mlxchat.engine import decoding
 from mlxchat.engine.ahead import AheadRequest
 from mlxchat.engine.beginning import Beginning
 from mlxchat.engine.engine import Engine
 from mlxchat.engine.events import TurnDone, TurnFailed
 from mlxchat.engine.loop import EngineLoop
+from mlxchat.engine.options import CacheOptions
 from mlxchat.engine.prefilling import Prefiller
 from mlxchat.engine.request import Request
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.setup import Machinery
 from mlxchat.errors import EngineFailed
-from support.at_once import asked, next_number
+from support.at_once import alone, asked, ids_of, next_number
 from support.scripted import ScriptedEngine, model_folder
 
 pytestmark = pytest.mark.exact
@@ -167,6 +173,95 @@ def test_a_failure_while_a_conversation_is_deleted_ends_every_request(
         assert "planted" in failure_of(request).error.message
     with pytest.raises(EngineFailed, match="has stopped"):
         engine.ensure_running()
+
+
+def test_others_that_fail_meanwhile_end_every_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is restored, what the others trip over together would pass for its fault, and they went on."""
+    running = asked("a", "Count.")
+
+    def meanwhile(machinery: Any) -> None:
+        machinery.loop.waiting.append(running)
+        while not any(run.decodes for run in machinery.loop.active):
+            machinery.loop.step()
+        with monkeypatch.context() as once:
+            once.setattr(decoding, "begin", planted)
+            machinery.loop.let_others_decode()
+
+    with pytest.raises(RuntimeError, match="planted"):
+        engine.call(meanwhile)
+    assert "planted" in failure_of(running).error.message
+    with pytest.raises(EngineFailed, match="has stopped"):
+        engine.ensure_running()
+
+
+def test_one_whose_picture_is_looked_at_meanwhile_is_told_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = asked("a", "Count.")
+
+    def meanwhile(machinery: Any) -> None:
+        machinery.loop.waiting.append(running)
+        while not any(run.decodes for run in machinery.loop.active):
+            machinery.loop.step()
+        with monkeypatch.context() as once, machinery.loop._apart(machinery.loop.active[0]):
+            once.setattr(decoding, "begin", planted)
+            machinery.loop.let_others_decode()
+
+    engine.call(meanwhile)
+    assert "planted" in failure_of(running).error.message
+    engine._thread.join(PATIENCE_S)
+    assert running.events.empty()
+
+
+def test_work_ahead_ends_with_its_conversation(engine: Engine) -> None:
+    ahead = AheadRequest(next_number(), "a", asked("a", "Count.").messages, asked("a", "").options)
+
+    def delete(machinery: Any) -> list[str]:
+        machinery.loop.prepare(ahead)
+        machinery.loop.forget("a")
+        while machinery.loop.busy:
+            machinery.loop.step()
+        return list(machinery.loop.sequences)
+
+    assert engine.call(delete) == []
+    assert ahead.done.is_set()
+
+
+def test_what_a_failed_step_left_is_not_kept_for_the_next_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call that was under way has moved the recurrent state past the ids that are known."""
+    monkeypatch.setenv("MLXCHAT_HOME", str(tmp_path / "home"))
+    model = model_folder(tmp_path / "model", "qwen3_5", "qwen36")
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=1 << 26, persist=True)
+    held: list[LiveCache] = []
+
+    def fail(*lazy: mx.array) -> None:
+        if loops[0].active[0].live.length == 304:
+            held.append(loops[0].active[0].live)
+            raise RuntimeError("planted")
+        mx.async_eval(*lazy)  # type: ignore[no-untyped-call]
+
+    ids = np.random.default_rng(5).integers(5, 200, 300).astype(np.int32)
+    first = ScriptedEngine(model, tmp_path / "one", cache=cache)
+    first.unscript()
+    loops: list[EngineLoop] = [first.engine.call(lambda machinery: machinery.loop)]  # type: ignore[list-item]
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "begin", fail)
+        request = replace(asked("a", "-", max_tokens=30), ids=ids)
+        first.engine.submit(request)
+        assert "planted" in failure_of(request).error.message
+        first.close()
+    [live] = held
+    later = np.concatenate([live.ids, ids[:3]])
+    second = ScriptedEngine(model, tmp_path / "two", cache=cache)
+    try:
+        second.unscript()
+        goes_on = replace(asked("a", "-", max_tokens=30), ids=later)
+        from_nothing = replace(asked("b", "-", max_tokens=30), ids=later, uncached=True)
+        one, other = alone(second.engine, goes_on, from_nothing)
+        assert ids_of(one) == ids_of(other)
+        assert one.stats.cached_tokens < 304
+    finally:
+        second.close()
 
 
 def test_a_run_is_answered_though_its_end_fails_twice(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

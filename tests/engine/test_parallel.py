@@ -313,6 +313,22 @@ def test_who_does_not_fit_waits_and_says_so(engine: ScriptedEngine, monkeypatch:
     assert seen == []
 
 
+def test_one_that_was_held_back_and_is_cancelled_holds_nobody_back(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talks, gone = talking(engine), asked("gone", question(1))
+    memory = engine.engine.call(lambda machinery: machinery.loop._admission._memory)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "_free", lambda: 0)
+        engine.engine.submit(gone)
+        assert isinstance(gone.events.get(timeout=60), Notice)
+        gone.cancelled.set()
+        assert end_of(gone).finish_reason == "interrupted"
+    assert engine.engine.call(lambda machinery: machinery.loop._admission.asks_again(machinery.loop.active))
+    talks.cancelled.set()
+    end_of(talks)
+
+
 def talking(engine: ScriptedEngine) -> Request:
     """A request that has begun to answer, and has much to say."""
     request = asked("talks", question(0), max_tokens=1500)

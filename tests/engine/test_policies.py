@@ -14,14 +14,15 @@ from mlxchat.cache.checkpoint import Checkpointer
 from mlxchat.cache.keys import BLOCK
 from mlxchat.cache.store import Store
 from mlxchat.cache.writer import Writer
-from mlxchat.engine import conversations
+from mlxchat.engine import cache_setup, conversations
+from mlxchat.engine.checkpoints import Checkpoints
 from mlxchat.engine.conversations import Conversations
 from mlxchat.engine.options import CacheOptions
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.sequence import Sequence
 from support import tiny_models
 from support.driver import Driver
-from support.kvstore import MIB, Clock, FaultyFiles
+from support.kvstore import MIB, Clock, FaultyFiles, io_error
 from support.scripted import ScriptedEngine, ask, model_folder
 
 pytestmark = pytest.mark.exact
@@ -384,11 +385,12 @@ def test_an_idle_chat_holds_no_memory_and_goes_on_from_the_disk(folder: Path, tm
         engine.close()
 
 
+@pytest.mark.parametrize("park", [0.0, 0.01])
 def test_without_a_disk_that_takes_it_an_idle_chat_stays_in_memory(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, park: float
 ) -> None:
     monkeypatch.setattr(Store, "accepts", property(lambda self: False))
-    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, park=0.01)
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, park=park)
     engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
     try:
         chat = engine.chat(SYSTEM)
@@ -399,6 +401,94 @@ def test_without_a_disk_that_takes_it_an_idle_chat_stays_in_memory(
         assert ask(chat, "b").stats.restore_kind == "live"
     finally:
         engine.close()
+
+
+def long_idle(machinery: Any) -> None:
+    """As after hours of silence: several looks, with the time to write between them."""
+    machinery.loop.conversations.park = -1.0
+    for _ in range(3):
+        machinery.loop.idle()
+        machinery.store.drain(30)
+    machinery.loop.conversations.park = None
+
+
+@pytest.mark.parametrize("trouble", ["full", "small"])
+def test_a_chat_that_the_disk_could_not_bring_back_stays_in_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """The disk takes records again, as far as anyone knows; that it doesn't shows only as they are written."""
+    monkeypatch.setattr(writer, "FIRST_COOL_DOWN_S", 0.0)
+    files = FaultyFiles()
+    files.write_error = io_error() if trouble == "full" else None
+    monkeypatch.setattr(cache_setup, "Store", lambda *given, **named: Store(*given, files=files, **named))
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB if trouble == "full" else MIB // 4, park=None)
+    engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
+    try:
+        chat = engine.chat(SYSTEM)
+        ask(chat, "a")
+        engine.engine.call(long_idle)
+        assert ask(chat, "b").stats.restore_kind == "live"
+        assert len(engine.notices) == (trouble == "full")
+        files.write_error = None
+        if trouble == "full":
+            engine.engine.call(long_idle)
+            assert engine.engine.cache_report().live_bytes == 0
+        engine.check()
+    finally:
+        engine.close()
+
+
+def test_parking_and_expiry_that_fail_are_said_once_and_cost_no_answer(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(self: Any, *_: Any) -> int:
+        raise RuntimeError("planted")
+
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, ttl=3600.0, park=None)
+    engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
+    try:
+        one, two = engine.chat(SYSTEM), engine.chat("Another. " + SYSTEM)
+        ask(one, "a")
+        monkeypatch.setattr(Checkpoints, "park", planted)
+        monkeypatch.setattr(Store, "expire", planted)
+        engine.engine.call(long_idle)
+        ask(two, "a")  # parks the first, and looks for what has expired
+        ask(one, "b")
+        [notice] = engine.notices
+        assert "planted" in notice
+        engine.check()
+    finally:
+        engine.close()
+
+
+def test_an_idle_engine_that_parks_at_once_rests(folder: Path, tmp_path: Path) -> None:
+    cache = CacheOptions(directory=tmp_path / "kv", budget_bytes=64 * MIB, park=0.0)
+    engine = ScriptedEngine(folder, tmp_path / "work", "Yes.", cache=cache)
+
+    def waits(machinery: Any) -> float:
+        machinery.loop.idle()
+        return float(machinery.loop.idle_in_s)
+
+    try:
+        assert engine.engine.call(waits) > 0.5  # type: ignore[operator]
+    finally:
+        engine.close()
+
+
+def test_what_the_disk_did_not_take_of_a_prompt_is_parked_though_its_reply_drops(
+    drive: Callable[..., Driver],
+    model: Callable[[str], Any],
+    draw: Callable[[int], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, prompt = drive(model("qwen3")), draw(600)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "accepts", property(lambda self: False))
+        driver.turn("a", prompt, draw(20), {599: "stable_user"}, drops=True, stable=599)
+    assert driver.store is not None
+    assert driver.store.stats().records == 0
+    driver.drop_live("a")
+    assert driver.reuse.reach(np.array(prompt, np.int32), None) == 512
 
 
 def test_tenants_share_nothing(folder: Path, tmp_path: Path) -> None:

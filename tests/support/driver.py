@@ -107,7 +107,7 @@ class Driver:
         return np.array(last.astype(mx.float32))
 
     def drop_live(self, name: str) -> None:
-        self.reuse.drop_live(self.sequences[name])
+        self.reuse.parking.drop_live(self.sequences[name])
 
     def close(self) -> None:
         if self.store is not None:
