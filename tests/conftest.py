@@ -57,8 +57,12 @@ def gemma3_folder() -> ModelFolder:
     return _pulled("gemma3-270m")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that neither process selects would never run."""
+    """Mark plain tests of the library; and a test that neither process selects would never run."""
+    for item in items:
+        if item.get_closest_marker("plain") and item.path.parent.name in ("cache", "engine", "transcripts"):
+            item.add_marker("library")
     lost = [item.nodeid for item in items if not any(item.get_closest_marker(m) for m in ("exact", "plain", "real"))]
     if lost:
         raise pytest.UsageError(f"marked neither exact, plain nor real: {', '.join(lost[:5])}")

@@ -64,7 +64,7 @@ def test_more_and_less_on_stderr() -> None:
 def test_the_limit_is_mentioned() -> None:
     done = run_program("say cut off …")
     assert done.code == 0
-    assert "--max-tokens" in done.err
+    assert "max_tokens" in done.err
 
 
 @pytest.mark.parametrize(

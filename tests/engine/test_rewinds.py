@@ -40,7 +40,7 @@ DIAGONAL: tuple[tuple[str, Family], ...] = (
     ("qwen3_5", "qwen36"),
 )
 """The pairs of `make test`, restored from records; the others are for test-slow."""
-ALSO_LIVE = (("qwen3", "qwen3"), ("gemma3_text", "qwen3"), ("qwen3_5", "qwen36"))
+ALSO_LIVE = (("gemma3_text", "qwen3"), ("qwen3_5", "qwen36"))
 """Those that are also rewound in memory there."""
 
 
