@@ -10,7 +10,7 @@ which="not slow" examples=repeatable
 log=$(mktemp)
 trap 'kill "$exact" 2>/dev/null; rm -f "$log"' EXIT INT TERM
 
-# MLX hands each small operation to a thread of its own: on one core that takes two thirds of the time it takes on two.
+# MLX hands each small operation to a thread of its own: on one core that takes three quarters of the time it takes on two.
 on_core() {
     core=$1
     shift

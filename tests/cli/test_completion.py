@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,8 @@ import pytest
 from mlxchat.cli.completions import model_names, session_ids
 from mlxchat.cli.other_commands import OTHER_COMMANDS
 from support.model_folders import huggingface_snapshot, isolate, make_folder
-from support.run_program import environment, run_program
+from support.run_program import command, environment, run_program
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.plain
 
@@ -74,3 +78,33 @@ def test_completing_names_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment(), check=True)
     assert not any(f"'{name}'" in done.stdout for name in ("mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"))
+
+
+SHELLS = {
+    "bash": (["--norc", "-i"], 'eval "$(_MLXCHAT_COMPLETE=source_bash mlxchat)"'),
+    "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -D; eval "$(_MLXCHAT_COMPLETE=source_zsh mlxchat)"'),
+    "fish": (["--no-config"], "_MLXCHAT_COMPLETE=source_fish mlxchat | source"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tab_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
+    where = shutil.which(shell)
+    if where is None:
+        pytest.skip(f"{shell} is not on this machine")
+    program = tmp_path / "bin" / "mlxchat"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n')
+    program.chmod(0o755)
+    arguments, script = SHELLS[shell]
+    environ = environment({"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)})
+    with Terminal(arguments, environ, where) as terminal:
+        terminal.line(script)
+        terminal.line("echo rea''dy")
+        terminal.wait_for("(?m)^ready$")
+        terminal.send("mlxchat mode\t")
+        terminal.wait_for(r"mlxchat models\b")
+        terminal.send("li\t")
+        terminal.wait_for(r"mlxchat models list\b")
+        terminal.send("--js\t")
+        terminal.wait_for(r"mlxchat models list --json\b")
