@@ -36,7 +36,7 @@ def rewind(drivers: Any, model: Any, draw: Any, *, drop_live: bool, said: int = 
     }
 
 
-@pytest.mark.parametrize("drop_live", [False, True])
+@pytest.mark.parametrize("drop_live", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewind_past_a_dropped_reply(kind: str, drop_live: bool, model: Any, draw: Any, drivers: Any) -> None:
     # In memory a window must have moved past what the stable prefix needs; the store doesn't care.
