@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from ..engine.tools.tool import ToolResult
-from .emoji import JOINERS, SEQUENCE
 
 _SHORT, _LONG = 60, 120
 # Printable, says Unicode, but nothing is seen of them: fillers, joiners, blanks, variation selectors.
@@ -25,6 +24,10 @@ def visible(text: str) -> str:
 
     An emoji stays whole: what chooses its look, or joins its parts, changes nothing else.
     """
+    if text.isascii():
+        return _escaped(text)
+    from .emoji import JOINERS, SEQUENCE  # only where there may be one: a prompt need not wait for it
+
     shown, end = [], 0
     for emoji in SEQUENCE.finditer(text):
         shown += [_escaped(text[end : emoji.start()]), _escaped(emoji[0], JOINERS)]
