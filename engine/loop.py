@@ -100,6 +100,15 @@ class EngineLoop:
         for request, partial in ended:
             give_up(request, error, partial)
 
+    @contextmanager
+    def _for_nobodys_fault(self) -> Iterator[None]:
+        """Around steps in the middle of something else: what fails in them breaks off, and goes on up."""
+        try:
+            yield
+        except Exception as error:
+            self.break_off(error)
+            raise
+
     # -- between requests --------------------------------------------------------------------------------------
 
     @property
@@ -127,12 +136,9 @@ class EngineLoop:
                 request.cancelled.set()
         if self._ahead.request is not None and self._ahead.request.conversation == conversation:
             self._ahead.drop()  # it would feed and write again what is to go
-        try:
+        with self._for_nobodys_fault():
             while any(run.request.conversation == conversation for run in self.active):
                 self.step()
-        except Exception as error:
-            self.break_off(error)
-            raise
         self._turns.forget_pictures(conversation)
         return self.conversations.forget(conversation)
 
@@ -188,12 +194,9 @@ class EngineLoop:
 
         Raises what such a step fails with, after which no more may come.
         """
-        try:
+        with self._for_nobodys_fault():  # else it would pass for that of the one run
             worked = self._decode()
             self._end_finished()
-        except Exception as error:  # it passes through the one run next, which is not to blame
-            self.break_off(error)
-            raise
         return worked
 
     def _end_finished(self) -> bool:

@@ -175,14 +175,19 @@ def test_a_failure_while_a_conversation_is_deleted_ends_every_request(
         engine.ensure_running()
 
 
+def decode(machinery: Any, request: Request) -> None:
+    """Let it in, and step until it decodes."""
+    machinery.loop.waiting.append(request)
+    while not any(run.decodes for run in machinery.loop.active):
+        machinery.loop.step()
+
+
 def test_others_that_fail_meanwhile_end_every_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one is restored, what the others trip over together would pass for its fault, and they went on."""
     running = asked("a", "Count.")
 
     def meanwhile(machinery: Any) -> None:
-        machinery.loop.waiting.append(running)
-        while not any(run.decodes for run in machinery.loop.active):
-            machinery.loop.step()
+        decode(machinery, running)
         with monkeypatch.context() as once:
             once.setattr(decoding, "begin", planted)
             machinery.loop.let_others_decode()
@@ -198,9 +203,7 @@ def test_one_whose_picture_is_looked_at_meanwhile_is_told_once(engine: Engine, m
     running = asked("a", "Count.")
 
     def meanwhile(machinery: Any) -> None:
-        machinery.loop.waiting.append(running)
-        while not any(run.decodes for run in machinery.loop.active):
-            machinery.loop.step()
+        decode(machinery, running)
         with monkeypatch.context() as once, machinery.loop._apart(machinery.loop.active[0]):
             once.setattr(decoding, "begin", planted)
             machinery.loop.let_others_decode()
