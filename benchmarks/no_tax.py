@@ -5,7 +5,8 @@
 One process, one model object, one thread; pairs alternate A B B A. Prompts are random ids that no earlier prompt shares
 a block with, so that nothing can be reused. Prefill is the time to the first token, decode that of the rest. Both sides
 take the likeliest token and never stop early (the end tokens of the model are fed like any other). Ratios are of
-speeds, ours over mlx-lm's: the bars are 0.97 for prefill and 0.98 for decode.
+speeds, ours over mlx-lm's: the bars are 0.97 for prefill and 0.98 for decode. After every tenth pair stderr has the
+ratios so far; Ctrl-C ends a model's pairs, and those that were made count.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step
-from paired import ratio
+from paired import Ratio, ratio
 
 PREFILL_BAR, DECODE_BAR = 0.97, 0.98
-WARM_UP = 1
+WARM_UP, SAY_EVERY = 1, 10
 Times = tuple[float, float]
 """Seconds of prefill and of decode."""
 
@@ -86,14 +87,24 @@ def measure(model: str, args: argparse.Namespace, work: Path) -> dict[str, Any]:
                 a, b = ours(engine, ids, args.tokens), theirs(engine, ids, args.tokens)
             if number >= WARM_UP:
                 pairs.append((a, b))
+            if pairs and len(pairs) % SAY_EVERY == 0:
+                print(model, *(f"{name} {found};" for name, (found, _) in ratios(pairs).items()), file=sys.stderr)
+    except KeyboardInterrupt:
+        if not pairs:
+            raise
     finally:
         engine.close()
     rows = {}
-    for at, (name, bar) in enumerate((("prefill", PREFILL_BAR), ("decode", DECODE_BAR))):
-        found = ratio([(b[at], a[at]) for a, b in pairs])  # times the other way round are a ratio of speeds
+    for name, (found, bar) in ratios(pairs).items():
         rows[name] = {"ratio": found.to_json(), "bar": bar, "met": found.low >= bar}
         print(f"{model} {name}: {found}", flush=True)
     return {"model": model, **rows}
+
+
+def ratios(pairs: list[tuple[Times, Times]]) -> dict[str, tuple[Ratio, float]]:
+    """Of prefill and of decode, each with its bar: times the other way round are a ratio of speeds."""
+    bars = (("prefill", PREFILL_BAR), ("decode", DECODE_BAR))
+    return {name: (ratio([(b[at], a[at]) for a, b in pairs]), bar) for at, (name, bar) in enumerate(bars)}
 
 
 def main() -> int:
