@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,9 @@ from mlxchat.engine.request import Request
 from peer_work import Ask, Messages
 
 START_S = 180.0
+PROGRAM = Path(__file__).with_name("peer_server.py")
+MODEL = "MODEL"
+"""Stands for the model's folder in a server's command."""
 MAKERS = {"system": system, "user": user, "assistant": assistant, "tool": tool_result}
 
 
@@ -105,14 +107,14 @@ class Own:
 class Server:
     """Another project's server, in a process of its own."""
 
-    def __init__(self, name: str, command: list[str], model: Path, work: Path, weights: int) -> None:
+    def __init__(self, name: str, python: str, command: list[str], model: Path, work: Path, weights: int) -> None:
         self.name = name
         self._model, self._work, self._weights = str(model), work, weights
         self._port = _free_port()
         environment = os.environ | {"APC_ENABLED": "1", "APC_DISK_PATH": str(work), "HF_HUB_OFFLINE": "1"}
-        words = [sys.executable, str(Path(__file__).with_name("peer_server.py")), *command]
+        words = [self._model if word == MODEL else word for word in command]
         self._process = subprocess.Popen(
-            [*words, "--model", self._model, "--host", "127.0.0.1", "--port", str(self._port)],
+            [python, str(PROGRAM), *words, "--host", "127.0.0.1", "--port", str(self._port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,12 +1,16 @@
-"""The same requests through mlxchat and through the servers of mlx-lm and mlx-vlm, one after another.
+"""The same requests through mlxchat and through the servers of mlx-lm, mlx-vlm and vllm-mlx, one after another.
 
     python benchmarks/peers.py [--work rewind,hard,agent] [--peers mlx-lm,mlx-vlm] [--model gemma3-270m] [--json FILE]
+                               [--python vllm-mlx=FILE]
 
 Each request goes to every program before the next is made, in an order that rotates; mlxchat's answer is what the
 conversation goes on with. `extra`: tokens prefilled beyond those that no earlier prompt had (the last token of a prompt
 is always fed). `ttft`: from the request to the first word, HTTP included for the servers. `memory`: what MLX holds,
 active and cached, less the weights, and `disk`, both when the request has ended. The summary counts the requests on
 which mlxchat was worse than the best of the others.
+
+vllm-mlx wants another version of mlx-lm than mlxchat: it goes into a virtual environment of its own (`pip install
+vllm-mlx`, then `pip install --no-deps -e .` here), whose interpreter --python names.
 """
 
 from __future__ import annotations
@@ -27,11 +31,15 @@ backend.prepare()
 
 import mlx.core as mx
 from mlxchat.engine.models import resolve
-from peer_clients import Answer, Client, Own, Server
+from peer_clients import MODEL, Answer, Client, Own, Server
 from peer_work import WORK, Ask
 
 TEMPLATE = Path(__file__).with_name("peers.jinja")
-SERVERS = {"mlx-lm": ["mlx_lm.server"], "mlx-vlm": ["mlx_vlm.server.cli"]}
+SERVERS = {
+    "mlx-lm": ["mlx_lm.server", "--model", MODEL],
+    "mlx-vlm": ["mlx_vlm.server.cli", "--model", MODEL],
+    "vllm-mlx": ["vllm_mlx.cli", "serve", MODEL, "--continuous-batching"],  # without it, it caches no prompts
+}
 
 
 @dataclass(frozen=True)
@@ -117,11 +125,13 @@ def summary(rows: list[Row]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default=",".join(WORK))
-    parser.add_argument("--peers", default=",".join(SERVERS))
+    parser.add_argument("--peers", default="mlx-lm,mlx-vlm")
+    parser.add_argument("--python", action="append", default=[], metavar="PEER=FILE", help="its interpreter")
     parser.add_argument("--model", default="gemma3-270m")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     folder = resolve(args.model).path
+    interpreters = dict(one.split("=", 1) for one in args.python)
     rows: list[Row] = []
     for work in args.work.split(","):
         with tempfile.TemporaryDirectory() as temporary:
@@ -132,7 +142,8 @@ def main() -> int:
             try:
                 for name in args.peers.split(","):
                     (base / name).mkdir()
-                    clients.append(Server(name, SERVERS[name], model, base / name, own.weights))
+                    python = interpreters.get(name, sys.executable)
+                    clients.append(Server(name, python, SERVERS[name], model, base / name, own.weights))
                 rows += run(work, own, clients)
             finally:
                 for client in clients:
