@@ -1,4 +1,7 @@
-"""Copies KV from live cache objects to the store: blocks as calls complete them, tails at anchors, states."""
+"""Copies KV from live cache objects to the store: blocks as calls complete them, tails at anchors, states.
+
+A row is written once: a record holds those of its block that no record before it holds.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,15 @@ class Checkpointer:
         self.holes: set[int] = set()
 
     def blocks(self, start: int, end: int, *, wait: bool) -> None:
-        """Submit every block whose last row lies in (start, end]. Prefill may `wait` for the queue, decode never."""
+        """Submit what is missing of every block whose last row lies in (start, end].
+
+        Prefill may `wait` for the queue, decode never.
+        """
         for block in range(start // BLOCK, end // BLOCK):
             self._rows(block * BLOCK, (block + 1) * BLOCK, wait)
 
     def tail(self, position: int, *, wait: bool) -> None:
-        """Submit the rows between the last block edge and `position`."""
+        """Submit the rest of the rows between the last block edge and `position`."""
         if position % BLOCK:
             self._rows(position // BLOCK * BLOCK, position, wait)
 
@@ -62,7 +68,9 @@ class Checkpointer:
         for group in self._live.layout.rows:
             # When a sequence is parked, its window may begin inside this block: the rows there are still count.
             first = max(start, self._live.first_row(group))
-            if first < end and not self._store.contains(place, group.name, self._user):
+            if first < end:  # a row is written once: what an earlier end of this block holds is left out
+                first = self._store.rows_held(place, group.name, (first, end), self._user)
+            if first < end:
                 tensors, payload = self._gather(group, first, end)
                 self._submit(place, group.name, end, first, tensors, payload, wait, _urgency(group, wait))
 

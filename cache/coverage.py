@@ -23,9 +23,9 @@ class Piece:
 
 
 class Coverage:
-    """The rows of one group that records hold along one prompt: per block, (how many leading rows fit, the record).
+    """The rows of one group that records hold along one prompt: per block, (how many leading elements fit, the record).
 
-    A window's record may lack the first rows of its block, so several records of one block can matter.
+    A record may lack the first rows of its block: another one holds them, or nothing does and they can't be had.
     """
 
     def __init__(self, group: RowGroup) -> None:
@@ -36,27 +36,24 @@ class Coverage:
         """Whether records hold every row that a restore to `position` needs."""
         wanted = self._blocks_for(position)
         unsure = range(max(wanted.start, self._unbroken), wanted.stop)
-        return all(self._record(block, position) is not None for block in unsure)
+        return all(self._pieces(block, *self._rows_of(block, position)) is not None for block in unsure)
 
     def pieces(self, position: int) -> tuple[Piece, ...]:
-        """The records to read for `position`. Must hold: covers(position)."""
-        out, first = [], self.group.first_needed(position)
+        """The records to read for `position`, in order of their rows. Must hold: covers(position)."""
+        out: list[Piece] = []
         for block in self._blocks_for(position):
-            entry = self.blocks[block][0][1] if block < self._unbroken else self._record(block, position)
-            assert entry is not None
-            start = block * BLOCK
-            out.append(Piece(entry, max(first, start), min(position, start + BLOCK)))
+            found = self._pieces(block, *self._rows_of(block, position))
+            assert found is not None
+            out += found
         return tuple(out)
 
     @cached_property
     def _unbroken(self) -> int:
         """How many leading blocks are there with all their rows: what any position needs of them is there too."""
-        return sum(1 for _ in takewhile(self._is_whole, enumerate(self.blocks)))
+        return sum(1 for _ in takewhile(self._is_whole, range(len(self.blocks))))
 
-    @staticmethod
-    def _is_whole(numbered: tuple[int, list[tuple[int, Entry]]]) -> bool:
-        block, known = numbered
-        return bool(known) and known[0][0] == BLOCK and known[0][1].header.row_start <= block * BLOCK
+    def _is_whole(self, block: int) -> bool:
+        return self._pieces(block, block * BLOCK, (block + 1) * BLOCK) is not None
 
     def ends(self) -> Iterable[int]:
         """Every position up to which some record fits the prompt."""
@@ -70,11 +67,21 @@ class Coverage:
         first = self.group.first_needed(position)
         return max(first, block * BLOCK), min(position, (block + 1) * BLOCK)
 
-    def _record(self, block: int, position: int) -> Entry | None:
-        """A record that holds those rows."""
-        start, end = self._rows_of(block, position)
+    def _pieces(self, block: int, start: int, end: int) -> list[Piece] | None:
+        """Rows [start, end) of a block, from the fewest records; None if some are missing.
+
+        From the end backwards: of the records that hold the row before `end`, the one that reaches back furthest.
+        """
         known = self.blocks[block] if block < len(self.blocks) else []
-        return next((e for count, e in known if block * BLOCK + count >= end and e.header.row_start <= start), None)
+        out: list[Piece] = []
+        while start < end:
+            fitting = [e for count, e in known if e.header.row_start < end <= block * BLOCK + count]
+            if not fitting:
+                return None
+            entry = min(fitting, key=lambda one: (max(start, one.header.row_start), one.nbytes))
+            out.insert(0, Piece(entry, max(start, entry.header.row_start), end))
+            end = out[0].start
+        return out
 
 
 @dataclass(frozen=True)

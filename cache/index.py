@@ -155,6 +155,26 @@ class Index:
         """Evict what these places need, and these entries, last; of one chain, the suffix before the prefix."""
         self._order.touch(places, entries)
 
+    def holders(self, place: Place, group: str, rows: tuple[int, int], user: str) -> tuple[int, list[Entry]]:
+        """How far records hold `rows` [start, end) of a group, of which the last leads to the place; and which do.
+
+        Those at the place and at places inside it hold nothing but what leads here. A longer one holds words of
+        whoever wrote it, too, and is deleted with them: it counts only if the user is among its own (or has no name).
+        """
+        at, end = rows
+        found = [self.groups(one).get(group) for one in (place, *self._places.inside(place))]
+        more = [self.groups(one).get(group) for one in self._places.beyond(place)]
+        known = [entry for entry in found if entry is not None]
+        known += [entry for entry in more if entry is not None and (not user or user in entry.users)]
+        used: list[Entry] = []
+        while at < end:
+            fitting = [entry for entry in known if entry.header.row_start <= at < entry.header.position]
+            if not fitting:
+                break
+            used.append(max(fitting, key=lambda entry: entry.header.position))
+            at = min(used[-1].header.position, end)
+        return at, used
+
     # -- who uses what, and since when nobody does -----------------------------------------------------------------
 
     def use(self, user: str, entries: Iterable[Entry]) -> None:

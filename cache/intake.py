@@ -46,13 +46,18 @@ class Intake:
         return answer
 
     def _is_present(self, header: RecordHeader) -> bool:
-        """Whether a record holds at least these rows; if so, its user uses that one, and its chain is refreshed."""
-        there = self._index.groups(header.place).get(header.group)
-        if there is None or there.header.row_start > header.row_start:
-            return False
-        self._index.use(header.user, [there])
-        self._index.touch([header.place])
-        return True
+        """Whether these rows are held already; if so, their user uses what holds them, and the chain is refreshed."""
+        if header.row_start == header.position:  # no rows but a state, which belongs to its position
+            there = self._index.groups(header.place).get(header.group)
+            used = [there] if there is not None else []
+        else:
+            rows = (header.row_start, header.position)
+            held, used = self._index.holders(header.place, header.group, rows, header.user)
+            used = used if held == header.position else []
+        self._index.use(header.user, used)
+        if used:
+            self._index.touch([header.place], used)
+        return bool(used)
 
     def _replace(self, entry: Entry) -> None:
         """One with fewer rows goes; who used it uses the new one."""

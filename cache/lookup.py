@@ -30,9 +30,10 @@ class Match:
 def matches_below(index: Index, parent: bytes, ids: Ids) -> list[Match]:
     """Every stored place below an edge that shares at least its first element with `ids`."""
     found = []
+    wanted = ids.astype("<i4", copy=False).tobytes()
     for child, groups in index.children(parent).items():
         place = Place(parent, child)
-        equal = common_prefix(place.elements, ids)
+        equal = place.length if wanted.startswith(child) else common_prefix(place.elements, ids)
         if equal:
             found.append(Match(place, equal, place.length, dict(groups)))
     return found

@@ -62,19 +62,35 @@ class Places:
             del self._below[place.parent]
 
     def above(self, place: Place) -> Iterator[tuple[int, Place]]:
-        """The place, then the stored blocks before it, over holes, up to the root; with each its distance.
+        """The place, then all that is stored before it, over holes, up to the root; with each its distance.
 
-        The distance counts positions from the end of the block to `place`; that of `place` itself is 0.
+        The distance counts positions from there to `place`; that of `place` itself is 0. Places inside a block, whose
+        records hold its first rows, come right after the place that they lead to, the longest first.
         """
         yield 0, place
+        yield from ((place.length - inside.length, inside) for inside in self.inside(place))
         distance, key = place.length, place.parent
         while True:
             if key in self._blocks:
-                yield distance, self._blocks[key]
+                block = self._blocks[key]
+                yield distance, block
+                yield from ((distance + BLOCK - inside.length, inside) for inside in self.inside(block))
             if key not in self._parents:
                 return
             key = self._parents[key]
             distance += BLOCK
+
+    def inside(self, place: Place) -> list[Place]:
+        """Stored places of the same block that lead to this one, the longest first."""
+        siblings = self.children(place.parent)
+        found = [ids for ids in siblings if len(ids) < len(place.ids) and place.ids.startswith(ids)]
+        return [Place(place.parent, ids) for ids in sorted(found, key=len, reverse=True)]
+
+    def beyond(self, place: Place) -> list[Place]:
+        """Stored places of the same block that this one leads to."""
+        siblings = self.children(place.parent)
+        found = [ids for ids in siblings if len(ids) > len(place.ids) and ids.startswith(place.ids)]
+        return [Place(place.parent, ids) for ids in found]
 
     def chain(self, place: Place) -> Iterator[Place]:
         """The places of `above`."""

@@ -52,8 +52,8 @@ class Plan:
 
     @property
     def at_edge(self) -> bool:
-        """Whether every record read is a whole block ("block" for the user, else "anchor")."""
-        return self.position % BLOCK == 0 and all(entry.header.position % BLOCK == 0 for entry in self.entries)
+        """Whether the position is a block edge ("block" for the user, else "anchor")."""
+        return self.position % BLOCK == 0
 
 
 class Planner:

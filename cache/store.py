@@ -121,6 +121,17 @@ class Store:
             self._index.use(user, [entry] if entry is not None else [])
             return entry is not None
 
+    def rows_held(self, place: Place, group: str, rows: tuple[int, int], user: str = "") -> int:
+        """How far records hold `rows` [start, end) of a group, the last of which leads to the place.
+
+        The conversation uses what holds them, and the chain is the last to be evicted.
+        """
+        with self._index.lock:
+            held, used = self._index.holders(place, group, rows, user)
+            self._index.use(user, used)
+            self._index.touch([place] if used else [], used)
+            return held
+
     def submit(
         self,
         place: Place,
