@@ -12,6 +12,7 @@ from .sequence import Sequence
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of them, from what memory there is,
 # unless that would leave fewer than two); older ones go to disk or are let go
+BRANCHES = ("system_end", "stable_user", "stable_tool")  # marks where other prompts will leave this one
 
 
 class Checkpoints:
@@ -28,7 +29,8 @@ class Checkpoints:
     def after_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
         """Of a call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
 
-        The rows of every anchor of this prompt lie in its whole blocks or in the one `tail`, so rows are written once.
+        The rows of every anchor of this prompt lie in its whole blocks or in the `tail`. Where other prompts will leave
+        it, a record ends: they go on from there, and don't write again the rows that both of them have.
         """
         live = sequence.live
         assert live is not None
@@ -38,7 +40,7 @@ class Checkpoints:
             return 0
         checkpointer = Checkpointer(self._store, live, sequence.name)
         checkpointer.blocks(start, end, wait=True)
-        if tail:
+        if tail or kind in BRANCHES:
             checkpointer.tail(end, wait=True)
         if self._shares and kind == "system_end" and live.layout.states is not None:
             checkpointer.state(live.state_now(kind), wait=True)

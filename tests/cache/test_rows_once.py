@@ -15,6 +15,7 @@ from mlxchat.cache.keys import BLOCK
 from mlxchat.cache.layers import RowGroup
 from mlxchat.cache.places import Places
 from mlxchat.cache.store import Store
+from mlxchat.engine import checkpoints
 from support.kvstore import MIB, NAMESPACE, FaultyFiles, Line, entry_at, put, random_ids, specs
 
 pytestmark = pytest.mark.exact
@@ -195,3 +196,32 @@ def test_planted_fault_a_piece_too_short_turns_it_red(
     monkeypatch.setattr(Index, "holders", late)
     with pytest.raises(AssertionError):
         test_a_loop_of_short_requests("gemma3_text", model, draw, drivers)
+
+
+def branched(drivers: Any, model: Any, draw: Any) -> dict[str, Counter[int]]:
+    """How often rows were written by a second prompt that leaves the first at its stable prefix, the reply dropped."""
+    cached, _ = drivers(model)
+    prompt = draw(300)
+    cached.turn("a", prompt, draw(20), {100: "system_end", 290: "stable_user"}, drops=True, stable=290)
+    stats, _ = cached.turn("a", [*prompt[:290], *draw(100)], [], {})
+    assert stats.cached_tokens == 290
+    cached.turn("b", [*prompt[:100], *draw(150)], [], {})
+    cached.drop_live("a")
+    cached.drop_live("b")
+    return rows_written(cached)
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "qwen3"])
+def test_branches_share_the_rows_before_them(kind: str, model: Any, draw: Any, drivers: Any) -> None:
+    for counts in branched(drivers, model(kind), draw).values():
+        assert all(counts[row] == 1 for row in (*range(100), *range(250, 290), *range(300, 390)))
+        assert all(counts[row] == 2 for row in (*range(100, 250), *range(290, 299)))
+        assert max(counts) == 389
+
+
+def test_planted_fault_records_that_end_anywhere_turn_it_red(
+    model: Any, draw: Any, drivers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "BRANCHES", ())
+    with pytest.raises(AssertionError):
+        test_branches_share_the_rows_before_them("gemma3_text", model, draw, drivers)

@@ -181,6 +181,7 @@ def test_planted_rows_of_another_text_are_seen(
         beside_the_canary(models["qwen3"], tmp_path, monkeypatch)
 
 
+@pytest.mark.slow  # in make test, cache/test_store_machine
 def test_the_file_never_outgrows_its_budget(
     models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_disk_that_hangs_is_waited_for_once(
 # -- usage at a tight budget -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # in make test, cache/test_usage
 def test_many_short_chats_keep_their_system_prompt(
     drive: Callable[..., Driver], model: Callable[[str], Any], draw: Callable[[int], list[int]]
 ) -> None:
@@ -161,6 +162,7 @@ def test_many_short_chats_keep_their_system_prompt(
     assert driver.store.stats().evictions > 0
 
 
+@pytest.mark.slow
 def test_one_ever_longer_chat_keeps_its_global_layers(
     drive: Callable[..., Driver], model: Callable[[str], Any], draw: Callable[[int], list[int]]
 ) -> None:

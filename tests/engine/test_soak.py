@@ -25,7 +25,8 @@ def soak(kind: str, tmp_path: Path, steps: int, seed: int = 3) -> Toll:
     return one.toll
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("qwen3_5", marks=pytest.mark.slow)])
+@pytest.mark.slow  # in make test, test_random_chats
+@pytest.mark.parametrize("kind", ["gemma3_text", "qwen3_5"])
 def test_no_token_is_wrong(kind: str, tmp_path: Path) -> None:
     toll = soak(kind, tmp_path, 12)
     assert toll.wrong == 0
@@ -41,6 +42,7 @@ def test_no_token_is_wrong_however_long(kind: str, tmp_path: Path) -> None:
     assert toll.slope < 200_000, "bytes of resident memory per step"
 
 
+@pytest.mark.slow
 def test_planted_rows_restored_from_elsewhere_are_wrong_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every restored row is zero: the model answers something else."""
     monkeypatch.setattr(Buffers, "sink", lambda self, piece: lambda tensors: None)

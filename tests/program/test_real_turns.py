@@ -79,7 +79,7 @@ def smollm2(folder: Path, work: Path, turns: int, budget: int, most: int, drop_l
 
 @pytest.mark.parametrize("drop_live", ["", "1"])
 def test_smollm2_three_turns(smollm2_folder: ModelFolder, tmp_path: Path, drop_live: str) -> None:
-    smollm2(smollm2_folder.path, tmp_path / "run", 3, 100, 110, drop_live)
+    smollm2(smollm2_folder.path, tmp_path / "run", 3, 64, 74, drop_live)
 
 
 @pytest.mark.slow
