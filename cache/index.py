@@ -161,18 +161,13 @@ class Index:
         Those at the place and at places inside it hold nothing but what leads here. A longer one holds words of
         whoever wrote it, too, and is deleted with them: it counts only if the user is among its own (or has no name).
         """
-        at, end = rows
-        found = [self.groups(one).get(group) for one in (place, *self._places.inside(place))]
-        more = [self.groups(one).get(group) for one in self._places.beyond(place)]
-        known = [entry for entry in found if entry is not None]
-        known += [entry for entry in more if entry is not None and (not user or user in entry.users)]
-        used: list[Entry] = []
-        while at < end:
-            fitting = [entry for entry in known if entry.header.row_start <= at < entry.header.position]
-            if not fitting:
-                break
-            used.append(max(fitting, key=lambda entry: entry.header.position))
-            at = min(used[-1].header.position, end)
+        inner = [self.groups(one).get(group) for one in (place, *self._places.inside(place))]
+        at, used = _in_turn(rows, inner)
+        if at < rows[1]:
+            longer = (self.groups(one).get(group) for one in self._places.beyond(place))
+            allowed = [entry for entry in longer if entry is not None and (not user or user in entry.users)]
+            at, more = _in_turn((at, rows[1]), [*inner, *allowed])
+            used += more
         return at, used
 
     # -- who uses what, and since when nobody does -----------------------------------------------------------------
@@ -228,3 +223,17 @@ class Index:
         assert all(self.users.values()), "index: a conversation that uses nothing"
         uses = {(user, entry) for user, entries in self.users.items() for entry in entries}
         assert uses == {(user, entry) for entry in found for user in entry.users}, "index: users don't add up"
+
+
+def _in_turn(rows: tuple[int, int], known: Iterable[Entry | None]) -> tuple[int, list[Entry]]:
+    """How far records hold rows [start, end), each going on where the one before it ends; and which do."""
+    at, end = rows
+    used: list[Entry] = []
+    there = [entry for entry in known if entry is not None]
+    while at < end:
+        fitting = [entry for entry in there if entry.header.row_start <= at < entry.header.position]
+        if not fitting:
+            break
+        used.append(max(fitting, key=lambda entry: entry.header.position))
+        at = min(used[-1].header.position, end)
+    return at, used

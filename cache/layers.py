@@ -26,7 +26,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Leaves whose rows live and die together, so one record holds a block of all of them."""
+    """Leaves whose rows live and die together, so one record holds some rows of all of them."""
 
     name: str
     window: int | None

@@ -77,13 +77,16 @@ class Order:
     def settle(self) -> None:
         """Bring the order up to date. The newest touch first, so that what is touched often is moved once."""
         walked: set[Place] = set()
+        starts: set[Place] = set()
         met: set[Entry] = set()
         batches: list[list[Entry]] = []
         while self._touched:
             when, places, entries = self._touched.pop()
             found = dict.fromkeys(entries)
             for place in places:
-                found.update(dict.fromkeys(self._reached(place, walked)))
+                if place not in starts:
+                    found.update(dict.fromkeys(self._reached(place, walked)))
+                    starts.add(place)
             fresh = [entry for entry in found if entry not in met and entry in self._entries]
             met.update(fresh)
             for entry in fresh:

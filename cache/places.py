@@ -13,6 +13,8 @@ from .keys import BLOCK, Place
 if TYPE_CHECKING:
     from .index import Entry
 
+_MANY = 1000
+
 
 class Places:
     """A map of entries, and the links that lead from a block edge to the one before it."""
@@ -82,13 +84,16 @@ class Places:
 
     def inside(self, place: Place) -> list[Place]:
         """Stored places of the same block that lead to this one, the longest first."""
-        siblings = self.children(place.parent)
-        found = [ids for ids in siblings if len(ids) < len(place.ids) and place.ids.startswith(ids)]
+        siblings, whole = self.children(place.parent), place.ids
+        if len(siblings) > _MANY:  # short conversations without a common beginning: ask for each length
+            found = [whole[:size] for size in range(len(whole) - 4, 0, -4) if whole[:size] in siblings]
+        else:
+            found = [ids for ids in siblings if len(ids) < len(whole) and whole.startswith(ids)]
         return [Place(place.parent, ids) for ids in sorted(found, key=len, reverse=True)]
 
     def beyond(self, place: Place) -> list[Place]:
         """Stored places of the same block that this one leads to."""
-        siblings = self.children(place.parent)
+        siblings = self.children(place.parent) if not place.is_block else ()
         found = [ids for ids in siblings if len(ids) > len(place.ids) and ids.startswith(place.ids)]
         return [Place(place.parent, ids) for ids in found]
 

@@ -7,7 +7,7 @@ from records. Entries of a plan are pinned before any of them is read; the holde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -98,7 +98,10 @@ class Planner:
     def _take_whole(
         self, parent: bytes, block: int, exact: bytes, coverage: dict[str, Coverage], states: dict[int, Entry]
     ) -> bool:
-        """The usual case, without comparing: the very block is there, with all rows of all groups, or nothing is."""
+        """The usual case, without comparing: the very block is there, with all rows of all groups, or nothing is.
+
+        Its records may lack the block's first rows, if those before them end right there.
+        """
         assert self._store is not None
         siblings = self._store.below(parent)
         known = siblings.get(exact) if len(exact) == _BLOCK_BYTES else None
@@ -108,12 +111,11 @@ class Planner:
             return True
         if known is None or (self._layout.states is not None and len(siblings) > 1):
             return False
-        found = [known.get(name) for name in coverage]
-        whole = [entry for entry in found if entry is not None and entry.header.row_start <= block * BLOCK]
-        if len(whole) < len(found):
+        found = [_in_one_line(siblings, exact, name, block * BLOCK) for name in coverage]
+        if not all(found):
             return False
-        for cover, entry in zip(coverage.values(), whole, strict=True):
-            cover.blocks.append([(BLOCK, entry)])
+        for cover, line in zip(coverage.values(), found, strict=True):
+            cover.blocks.append(line)
         if self._layout.states is not None and self._layout.states.name in known:
             states[(block + 1) * BLOCK] = known[self._layout.states.name]
         return True
@@ -184,3 +186,18 @@ class Planner:
             if group.window is None and edge > position and not prospect.rows_ok(group, edge):
                 return "evicted"
         return "no_anchor"
+
+
+def _in_one_line(
+    siblings: Mapping[bytes, Mapping[str, Entry]], block: bytes, group: str, edge: int
+) -> list[tuple[int, Entry]]:
+    """The records that hold a whole block, each from where the one before it ends: nothing if one is missing."""
+    line: list[tuple[int, Entry]] = []
+    count = BLOCK
+    while count > 0:
+        entry = siblings.get(block[: 4 * count], {}).get(group)
+        if entry is None:
+            return []
+        line.append((count, entry))
+        count = entry.header.row_start - edge
+    return line

@@ -124,12 +124,14 @@ class Store:
     def rows_held(self, place: Place, group: str, rows: tuple[int, int], user: str = "") -> int:
         """How far records hold `rows` [start, end) of a group, the last of which leads to the place.
 
-        The conversation uses what holds them, and the chain is the last to be evicted.
+        The conversation uses what holds them. If rows are missing, what is about to stand on the others is no good
+        without them: they are the last to be evicted.
         """
         with self._index.lock:
             held, used = self._index.holders(place, group, rows, user)
             self._index.use(user, used)
-            self._index.touch([place] if used else [], used)
+            if used and held < rows[1]:
+                self._index.touch([place], used)
             return held
 
     def submit(
@@ -204,6 +206,11 @@ class Store:
             entries = list(entries)
             self._index.use(user, entries)
             self._index.touch(places, entries)
+
+    def use(self, user: str, entries: Iterable[Entry]) -> None:
+        """The conversation uses these: they are not deleted with others."""
+        with self._index.lock:
+            self._index.use(user, entries)
 
     def demote(self, places: Iterable[Place]) -> None:
         """These and what is stored after them, up to a hole, are evicted first; the suffix before the prefix."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..cache.budget import default_budget, default_queue_bytes, is_memory_backed
 from ..cache.kept import KeptBusy, KeptFile
 from ..cache.kept_folder import make_room
+from ..cache.keys import BLOCK
 from ..cache.layers import Layout
 from ..cache.store import Store
 from ..errors import CacheTrouble
@@ -23,8 +24,11 @@ def directory_of(cache: CacheOptions) -> Path:
 
 
 def reaches_of(layout: Layout) -> dict[str, int]:
-    """For each group that doesn't need every block before a position, how many positions before it it needs."""
-    reaches = {group.name: group.window for group in layout.rows if group.window is not None}
+    """For each group that doesn't need every block before a position, how many positions before it it needs.
+
+    At least a block, whose rows from its edge on a window below that needs, too (`RowGroup.first_needed`).
+    """
+    reaches = {group.name: max(group.window, BLOCK) for group in layout.rows if group.window is not None}
     return reaches | ({layout.states.name: 0} if layout.states is not None else {})
 
 

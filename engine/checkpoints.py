@@ -12,7 +12,6 @@ from .sequence import Sequence
 
 HELD_STATES = 8  # recurrent states kept by reference per sequence (and bytes of them, from what memory there is,
 # unless that would leave fewer than two); older ones go to disk or are let go
-BRANCHES = ("system_end", "stable_user", "stable_tool")  # marks where other prompts will leave this one
 
 
 class Checkpoints:
@@ -27,10 +26,9 @@ class Checkpoints:
         self._held_bytes = default_held_bytes()
 
     def after_prefill(self, sequence: Sequence, start: int, end: int, kind: str | None, tail: bool) -> int:
-        """Of a call [start, end): its blocks, the state if there is a `kind` of mark, the rows left over.
+        """Of a call [start, end): its blocks, the state if there is a `kind` of mark, with `tail` the rows left over.
 
-        The rows of every anchor of this prompt lie in its whole blocks or in the `tail`. Where other prompts will leave
-        it, a record ends: they go on from there, and don't write again the rows that both of them have.
+        The rows of every anchor of this prompt lie in its whole blocks or in the last tail, wherever others end.
         """
         live = sequence.live
         assert live is not None
@@ -40,7 +38,7 @@ class Checkpoints:
             return 0
         checkpointer = Checkpointer(self._store, live, sequence.name)
         checkpointer.blocks(start, end, wait=True)
-        if tail or kind in BRANCHES:
+        if tail:
             checkpointer.tail(end, wait=True)
         if self._shares and kind == "system_end" and live.layout.states is not None:
             checkpointer.state(live.state_now(kind), wait=True)
@@ -104,10 +102,10 @@ class Checkpoints:
                 checkpointer.state(held, wait=True)
         end = self.kept_end(sequence, live)
         checkpointer.blocks(0, end, wait=True)
-        if sequence.advance is not None or not sequence.drops_reply:
-            checkpointer.tail(end, wait=True)
-            if live.layout.states is not None and end == live.length:
-                checkpointer.state(live.state_now("parked"), wait=True)
+        checkpointer.tail(end, wait=True)
+        is_kept = sequence.advance is not None or not sequence.drops_reply
+        if is_kept and live.layout.states is not None and end == live.length:
+            checkpointer.state(live.state_now("parked"), wait=True)
         return checkpointer.bytes_written
 
     @staticmethod

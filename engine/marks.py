@@ -6,7 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .encoding import Scanner
 from .layout import Layout
@@ -17,6 +17,9 @@ from .shape import Shape
 from .stable import Edge, find_edge, tool_futures, user_futures
 
 MarkKind = Literal["system_end", "user_start", "past_stable", "stable_user", "stable_tool"]
+
+BRANCHES: Final = ("system_end", "stable_user", "stable_tool")
+"""Where prompts to come are sure to leave this one: a record ends there, so that all of them share the rows before."""
 
 _EDGES_KEPT = 64
 

@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from .events import PrefillProgress
+from .marks import BRANCHES
 from .request import Run
 from .runner import ModelRunner
 from .scripted import Gate
@@ -51,17 +52,19 @@ class Prefiller:
 
 
 def _anchor_at(run: Run, end: int) -> tuple[str | None, bool]:
-    """The mark that a recurrent state is held for at `end`, and whether the prompt's last rows are kept there.
+    """The mark that a recurrent state is held for at `end`, and whether a record of rows ends there.
 
-    A mark at the very end of the prompt holds its state one token earlier, where the same prompt again (a retry) can
-    use it too. The rows do reach the end then: they serve every position before it.
+    One does at the prompt's end, and where others will leave it. A mark at the very end of the prompt holds its state
+    one token earlier, where the same prompt again (a retry) can use it too. The rows do reach the end then: they serve
+    every position before it.
     """
     length = len(run.prompt.ids)
     kinds = {mark.position: mark.kind for mark in reversed(run.prompt.marks)}
     if end == length:
         return None, length in kinds
     kind = kinds.get(end) or (kinds.get(length) if end == length - 1 else None)
-    return kind, end == length - 1 and length not in kinds
+    leaves = any(mark.position == end and mark.kind in BRANCHES for mark in run.prompt.marks)
+    return kind, leaves or (end == length - 1 and length not in kinds)
 
 
 def begin(*arrays: mx.array) -> None:

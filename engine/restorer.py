@@ -118,7 +118,9 @@ class Restorer:
             fed.append(sequence.fed)
             end = min(len(sequence.fed), plan.position // BLOCK * BLOCK + BLOCK)
             self._store.demote([Place.at(fed.keys, sequence.fed, end)])
-        self._store.touch([Place.at(keys, ids, plan.position)], plan.entries, sequence.name)
+        self._store.touch([Place.at(keys, ids, plan.position)], plan.entries)
+        # A record that goes on past the position holds words of someone else, and is deleted with them.
+        self._store.use(sequence.name, [entry for entry in plan.entries if entry.header.position <= plan.position])
 
     @staticmethod
     def _tell(plan: Plan, stats: RequestStats, milliseconds: float) -> None:

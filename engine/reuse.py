@@ -21,6 +21,7 @@ from ..cache.store import Store
 from ..cache.trie import SequenceTrie, common_prefix
 from .checkpoints import Checkpoints
 from .image_spans import ImageSpan
+from .marks import BRANCHES
 from .parking import Parking
 from .restorer import Restorer
 from .sequence import Advance
@@ -168,6 +169,7 @@ class Reuse:
     def record_ahead(self, sequence: Conversation, start: int, end: int, kind: str | None, *, last: bool) -> None:
         """As `record_prefill`. `last`: the user's words begin here, and a window may have to come back to it."""
         tail = last and any(group.window is not None for group in self.layout.rows) if self.layout else False
+        tail = tail or kind in BRANCHES
         written = self.record_prefill(sequence, start, end, kind, tail)
         if sequence.advance is not None:
             sequence.advance.cost.checkpoint_bytes += written
@@ -183,7 +185,7 @@ class Reuse:
     def record_prefill(self, sequence: Conversation, start: int, end: int, kind: str | None, tail: bool) -> int:
         """After a prefill call [start, end), which ends at a mark of `kind` if there is one. Bytes for the writer.
 
-        tail   the prompt's last rows are kept here
+        tail   the rows since the last block edge are kept here, too
         """
         assert sequence.live is not None
         written = 0

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mlxchat.cache import places
 from mlxchat.cache.coverage import Coverage
 from mlxchat.cache.index import Index
 from mlxchat.cache.keys import BLOCK
-from mlxchat.cache.layers import RowGroup
+from mlxchat.cache.layers import Layout, RowGroup
 from mlxchat.cache.places import Places
 from mlxchat.cache.store import Store
-from mlxchat.engine import checkpoints
+from mlxchat.engine.cache_setup import reaches_of
+from mlxchat.engine.fresh_caches import FreshCaches
+from mlxchat.engine.restorer import Restorer
+from support import driver
 from support.kvstore import MIB, NAMESPACE, FaultyFiles, Line, entry_at, put, random_ids, specs
 
 pytestmark = pytest.mark.exact
@@ -222,6 +226,100 @@ def test_branches_share_the_rows_before_them(kind: str, model: Any, draw: Any, d
 def test_planted_fault_records_that_end_anywhere_turn_it_red(
     model: Any, draw: Any, drivers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "BRANCHES", ())
+    monkeypatch.setattr(driver, "BRANCHES", ())
     with pytest.raises(AssertionError):
         test_branches_share_the_rows_before_them("gemma3_text", model, draw, drivers)
+
+
+def order(store: Store) -> list[int]:
+    return [entry.header.position for entry in store._index]
+
+
+def test_asking_for_rows_that_are_all_there_refreshes_nothing(store: Store) -> None:
+    """Parking asks for every block; old blocks of a window, which nobody needs, must go on ageing."""
+    piece(store, 0, 40)
+    piece(store, 0, 50, Line(random_ids(BLOCK, seed=3)))
+    before = order(store)
+    assert held(store, 40) == 40
+    assert order(store) == before == [40, 50]
+    assert held(store, 60) == 40
+    assert order(store) == [50, 40], "what a new record will stand on"
+
+
+def test_a_window_below_a_block_needs_the_block_from_its_edge_on(model: Any) -> None:
+    layout = Layout.of(FreshCaches(model("gpt_oss"), None)())
+    assert {group.window for group in layout.rows} == {None, 128}
+    assert reaches_of(layout)["local:128"] == BLOCK
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_places_inside_are_found_among_few_and_many(store: Store, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    monkeypatch.setattr(places, "_MANY", 0 if many else 1000)
+    for start, end in ((0, 40), (40, 90), (90, BLOCK)):
+        piece(store, start, end)
+    found = store._index._places.inside(LINE.place(BLOCK))
+    assert found == [LINE.place(90), LINE.place(40)]
+
+
+def test_blocks_of_several_records_are_planned_without_a_search(
+    model: Any, draw: Any, drivers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached, _ = drivers(model("gemma3_text"))
+    ids = draw(2 * BLOCK)
+    for end in (200, 300, 520):
+        cached.turn("a", ids[:end] + draw(max(0, end - 512)), [])
+    assert sorted({entry.header.position for entry in cached.store._index})[:3] == [199, 256, 299]
+
+    def look(*_: Any) -> Any:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(Store, "lookup", look)
+    keys = Line(np.array(ids, np.int32), cached.reuse._namespace).keys[:2]
+    plan = cached.reuse._restorer.planner.plan(np.array(ids, np.int32), keys, None, 2 * BLOCK, 0)
+    cached.store.unpin(plan.entries)
+    assert plan.position == 2 * BLOCK
+
+
+def deleted_with_its_words(drivers: Any, model: Any, draw: Any) -> None:
+    """b leaves a in the middle of one of its records: a's words go with a, what b stands on stays."""
+    cached, _ = drivers(model)
+    shared, own = draw(150), draw(60)
+    cached.turn("a", [*shared, *draw(50)], draw(5))
+    cached.drop_live("a")
+    stats, _ = cached.turn("b", [*shared, *own], [])
+    assert stats.cached_tokens == 150
+    cached.drop_live("b")
+    cached.reuse.forget(cached.sequence("a"))
+    assert {entry.header.position for entry in cached.store._index} <= {209, 210}
+    stats, _ = cached.turn("b", [*shared, *own, *draw(9)], [])
+    assert stats.cached_tokens == 210
+
+
+def test_a_restore_in_the_middle_of_a_record_uses_none_of_its_words(model: Any, draw: Any, drivers: Any) -> None:
+    deleted_with_its_words(drivers, model("gemma3_text"), draw)
+
+
+def test_planted_fault_whoever_restores_keeps_everything_turns_it_red(
+    model: Any, draw: Any, drivers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch = Restorer._note_use
+
+    def greedy(self: Any, sequence: Any, plan: Any, *rest: Any) -> None:
+        touch(self, sequence, plan, *rest)
+        self._store.use(sequence.name, plan.entries)
+
+    monkeypatch.setattr(Restorer, "_note_use", greedy)
+    with pytest.raises(AssertionError):
+        deleted_with_its_words(drivers, model("gemma3_text"), draw)
+
+
+def test_a_tail_that_was_refused_is_offered_again_when_parked(model: Any, draw: Any, drivers: Any) -> None:
+    cached, _ = drivers(model("qwen3"))
+    prompt = draw(150)
+    cached.turn("a", prompt, draw(5), {145: "stable_user"}, drops=True, stable=145)
+    for end in (145, 149):
+        place = next(e.header.place for e in cached.store._index if e.header.position == end)
+        cached.store.forget(place, "global")
+    cached.drop_live("a")
+    stats, _ = cached.turn("a", [*prompt[:145], *draw(9)], [])
+    assert stats.cached_tokens == 145

@@ -115,7 +115,7 @@ def test_planted_a_stopped_prefill_whose_end_is_thrown_away_is_seen(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Parking, "park", lambda self, sequence: 0)
-    with pytest.raises(AssertionError, match="assert 512 == 658"):
+    with pytest.raises(AssertionError, match="assert 655 == 658"):
         test_a_stopped_prefill_survives_another_conversation(engine)
 
 

@@ -17,6 +17,7 @@ from mlxchat.cache.store import Store
 from mlxchat.engine.cache_setup import reaches_of
 from mlxchat.engine.cuts import calls, cuts
 from mlxchat.engine.fresh_caches import FreshCaches
+from mlxchat.engine.marks import BRANCHES
 from mlxchat.engine.options import KVQuantization
 from mlxchat.engine.reuse import Reuse
 from mlxchat.engine.runner import CallLog, ModelRunner
@@ -86,7 +87,8 @@ class Driver:
             out = self._call(sequence, live, ids[start:end])
             if end == len(ids):
                 logits.append(out)
-            self.reuse.record_prefill(sequence, start, end, marks.get(end), end == len(ids) - 1)
+            tail = end == len(ids) - 1 or marks.get(end) in BRANCHES
+            self.reuse.record_prefill(sequence, start, end, marks.get(end), tail)
         for token in reply:
             logits.append(self._call(sequence, live, np.array([token], np.int32)))
             self.reuse.record_decode(sequence, drops)
