@@ -311,15 +311,3 @@ def test_planted_fault_whoever_restores_keeps_everything_turns_it_red(
     monkeypatch.setattr(Restorer, "_note_use", greedy)
     with pytest.raises(AssertionError):
         deleted_with_its_words(drivers, model("gemma3_text"), draw)
-
-
-def test_a_tail_that_was_refused_is_offered_again_when_parked(model: Any, draw: Any, drivers: Any) -> None:
-    cached, _ = drivers(model("qwen3"))
-    prompt = draw(150)
-    cached.turn("a", prompt, draw(5), {145: "stable_user"}, drops=True, stable=145)
-    for end in (145, 149):
-        place = next(e.header.place for e in cached.store._index if e.header.position == end)
-        cached.store.forget(place, "global")
-    cached.drop_live("a")
-    stats, _ = cached.turn("a", [*prompt[:145], *draw(9)], [])
-    assert stats.cached_tokens == 145

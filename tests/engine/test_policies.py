@@ -492,7 +492,7 @@ def test_what_the_disk_did_not_take_of_a_prompt_is_parked_though_its_reply_drops
     assert driver.store is not None
     assert driver.store.stats().records == 0
     driver.drop_live("a")
-    assert driver.reuse.reach(np.array(prompt, np.int32), None) == 512
+    assert driver.reuse.reach(np.array(prompt, np.int32), None) == 599
 
 
 def test_tenants_share_nothing(folder: Path, tmp_path: Path) -> None:
