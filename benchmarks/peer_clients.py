@@ -48,6 +48,7 @@ class Client(Protocol):
     """One of the compared."""
 
     name: str
+    process: int
 
     def ask(self, ask: Ask) -> Answer:
         """Run the request to its end."""
@@ -69,6 +70,7 @@ class Own:
     """
 
     name = "mlxchat"
+    process = os.getpid()
 
     def __init__(self, model: Path, template: Path, work: Path) -> None:
         cache = CacheOptions(directory=work / "kv", park=0.0)
@@ -121,6 +123,7 @@ class Server:
             env=environment,
             text=True,
         )
+        self.process = self._process.pid
         self._wait()
 
     def _wait(self) -> None:

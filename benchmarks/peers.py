@@ -3,11 +3,12 @@
     python benchmarks/peers.py [--work rewind,hard,agent] [--peers mlx-lm,mlx-vlm] [--model gemma3-270m] [--json FILE]
                                [--python vllm-mlx=FILE]
 
-Each request goes to every program before the next is made, in an order that rotates; mlxchat's answer is what the
-conversation goes on with. `extra`: tokens prefilled beyond those that no earlier prompt had (the last token of a prompt
-is always fed). `ttft`: from the request to the first word, HTTP included for the servers. `memory`: what MLX holds,
-active and cached, less the weights, and `disk`, both when the request has ended. The summary counts the requests on
-which mlxchat was worse than the best of the others.
+Each request goes to every program before the next is made, in an order that rotates, the next one when the last is at
+rest (some write files when they have answered); mlxchat's answer is what the conversation goes on with. `extra`: tokens
+prefilled beyond those that no earlier prompt had (the last token of a prompt is always fed). `ttft`: from the request
+to the first word, HTTP included for the servers. `memory`: what MLX holds, active and cached, less the weights, and
+`disk`, both when the request has ended. The summary counts the requests on which mlxchat was worse than the best of the
+others.
 
 vllm-mlx wants another version of mlx-lm than mlxchat: it goes into a virtual environment of its own (`pip install
 vllm-mlx`, then `pip install --no-deps -e .` here), whose interpreter --python names.
@@ -20,6 +21,7 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from math import exp, log
 from pathlib import Path
@@ -30,10 +32,13 @@ from mlxchat.engine import backend
 backend.prepare()
 
 import mlx.core as mx
+import psutil
 from mlxchat.engine.models import resolve
 from peer_clients import MODEL, Answer, Client, Own, Server
 from peer_work import WORK, Ask
 
+MOST_REST_S, LOOK_S, AT_REST = 20.0, 0.3, 0.1
+"""At rest: all of them together use less than a tenth of a core between two looks."""
 TEMPLATE = Path(__file__).with_name("peers.jinja")
 SERVERS = {
     "mlx-lm": ["mlx_lm.server", "--model", MODEL],
@@ -82,7 +87,10 @@ def run(work: str, own: Own, clients: list[Client]) -> list[Row]:
         common = shared(ids, earlier)
         earlier.append(ids)
         order = clients[turn % len(clients) :] + clients[: turn % len(clients)]
-        answers: dict[str, Answer] = {client.name: client.ask(ask) for client in order}
+        answers: dict[str, Answer] = {}
+        for client in order:
+            answers[client.name] = client.ask(ask)
+            rest(clients)
         for client in clients:
             got = answers[client.name]
             extra = common - got.cached
@@ -94,6 +102,18 @@ def run(work: str, own: Own, clients: list[Client]) -> list[Row]:
         except StopIteration:
             ask = None
     return rows
+
+
+def rest(clients: list[Client]) -> None:
+    """Wait until none of them works any more."""
+    processes = [psutil.Process(client.process) for client in clients]
+    until, before = time.monotonic() + MOST_REST_S, -1.0
+    while time.monotonic() < until:
+        used = sum(sum(process.cpu_times()[:2]) for process in processes)
+        if used - before < AT_REST * LOOK_S:
+            return
+        before = used
+        time.sleep(LOOK_S)
 
 
 def summary(rows: list[Row]) -> dict[str, Any]:

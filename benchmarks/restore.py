@@ -1,6 +1,7 @@
 """How fast the store moves bytes, in the cache layouts of big models, with random KV and no model.
 
     python benchmarks/restore.py [--layouts gemma4-e2b,qwen3.5-9b,…] [--tokens 1024,8192,32768] [--runs 5] [--json FILE]
+                                 [--step 2048]
 
 restore warm   a planned restore with the file in the page cache ÷ reading the same bytes and computing their crc32 in
                as many threads, each into one small buffer
@@ -9,7 +10,8 @@ restore cold   the same after the file's pages were dropped ÷ a plain sequentia
 write          checkpointing the whole sequence until the disk has it ÷ a plain sequential write of the same bytes
 peak           memory at most during the restore, over what it began with, less the allocated cache buffers
 
-Each is paired with its yardstick run by run; the table shows the geometric mean of the ratios of speeds.
+Each is paired with its yardstick run by run; the table shows the geometric mean of the ratios of speeds. `--step 85`
+feeds so many tokens a request, as a tool loop does, so that a block is several records.
 """
 
 from __future__ import annotations
@@ -85,16 +87,16 @@ def rows(heads: int, count: int, width: int, seed: int) -> mx.array:
     return mx.random.randint(0, 2**16, (1, heads, count, width), mx.uint16, key=mx.random.key(seed)).view(mx.bfloat16)
 
 
-def fed(shape: Shape, tokens: int, store: Store, ids: Any = None) -> tuple[LiveCache, int]:
-    """A live sequence of `tokens`, checkpointed block by block as prefill calls of 2048 do; and the bytes written.
+def fed(shape: Shape, tokens: int, store: Store, ids: Any = None, step: int = 2048) -> tuple[LiveCache, int]:
+    """A live sequence of `tokens`, checkpointed as prompts that grow by `step` are; and the bytes written.
 
     ids     int32 [tokens]; None: counting up
     """
     ids = np.arange(tokens) % 50_000 if ids is None else ids
     live = LiveCache(shape.caches(), Layout.of(shape.caches()), NAMESPACE)
     checkpointer = Checkpointer(store, live)
-    for start in range(0, tokens, 2048):
-        end = min(start + 2048, tokens)
+    for start in range(0, tokens, step):
+        end = min(start + step, tokens)
         for number, leaf in enumerate(live.leaves):
             if isinstance(leaf, ArraysCache):
                 state = mx.random.normal((1, shape.heads, 128, 128), key=mx.random.key(number))
@@ -107,6 +109,7 @@ def fed(shape: Shape, tokens: int, store: Store, ids: Any = None) -> tuple[LiveC
         mx.eval([leaf.cache if isinstance(leaf, ArraysCache) else [leaf.keys, leaf.values] for leaf in live.leaves])
         live.append(ids[start:end])
         checkpointer.blocks(start, end, wait=True)
+        checkpointer.tail(end, wait=True)
         live.compact()
     if live.layout.states is not None:
         checkpointer.state(live.state_now("parked"), wait=True)
@@ -198,7 +201,7 @@ def geometric(ratios: list[float]) -> float:
     return exp(statistics.fmean(map(log, ratios)))
 
 
-def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
+def measure(name: str, tokens: int, runs: int, folder: Path, step: int) -> dict[str, Any]:
     """One layout at one length."""
     shape = SHAPES[name]
     ratios: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -209,7 +212,7 @@ def measure(name: str, tokens: int, runs: int, folder: Path) -> dict[str, Any]:
         speeds[kind].append(nbytes / ours)
 
     store = opened(shape, folder)
-    live, written = fed(shape, tokens, store)
+    live, written = fed(shape, tokens, store, step=step)
     store.drain()
     planner, ids, keys = Planner(store, live.layout), np.array(live.ids), list(live.chain.keys)
 
@@ -263,6 +266,7 @@ def main() -> None:
     parser.add_argument("--layouts", default=",".join(SHAPES))
     parser.add_argument("--tokens", default="1024,8192,32768")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--step", type=int, default=2048)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -284,14 +288,14 @@ def main() -> None:
     found = []
     for name in args.layouts.split(","):
         for tokens in map(int, args.tokens.split(",")):
-            row = measure(name, tokens, args.runs, args.folder)
+            row = measure(name, tokens, args.runs, args.folder, args.step)
             found.append(row)
             cells = [name, tokens, row["bytes_read"] >> 20]
             for kind in KINDS:
                 cells += [row[f"{kind}_ratio"], row[f"{kind}_gb_s"]]
             cells.append(round(row["peak_bytes"] / row["buffer_bytes"], 2))
             print(" ".join(f"{cell:>12}" for cell in cells), flush=True)
-    document = json.dumps({"schema": "mlxchat.bench.restore/1", "rows": found})
+    document = json.dumps({"schema": "mlxchat.bench.restore/1", "step": args.step, "rows": found})
     print(document)
     if args.json:
         args.json.write_text(document)
