@@ -10,6 +10,7 @@ to the first word, HTTP included for the servers. `memory`: what MLX holds, acti
 `disk`, both when the request has ended. The summary counts the requests on which mlxchat was worse than the best of the
 others.
 
+A server that doesn't say what it cached, such as vllm-mlx, counts as having cached nothing: look at its times.
 vllm-mlx wants another version of mlx-lm than mlxchat: it goes into a virtual environment of its own (`pip install
 vllm-mlx`, then `pip install --no-deps -e .` here), whose interpreter --python names.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
 from .index import Entry
 from .keys import BLOCK, Ids, Span
@@ -35,25 +34,30 @@ class Coverage:
     def covers(self, position: int) -> bool:
         """Whether records hold every row that a restore to `position` needs."""
         wanted = self._blocks_for(position)
-        unsure = range(max(wanted.start, self._unbroken), wanted.stop)
+        unsure = range(max(wanted.start, len(self._unbroken)), wanted.stop)
         return all(self._pieces(block, *self._rows_of(block, position)) is not None for block in unsure)
 
     def pieces(self, position: int) -> tuple[Piece, ...]:
         """The records to read for `position`, in order of their rows. Must hold: covers(position)."""
         out: list[Piece] = []
         for block in self._blocks_for(position):
-            found = self._pieces(block, *self._rows_of(block, position))
+            rows = self._rows_of(block, position)
+            is_known = block < len(self._unbroken) and rows == _all_rows(block)
+            found = self._unbroken[block] if is_known else self._pieces(block, *rows)
             assert found is not None
             out += found
         return tuple(out)
 
     @cached_property
-    def _unbroken(self) -> int:
-        """How many leading blocks are there with all their rows: what any position needs of them is there too."""
-        return sum(1 for _ in takewhile(self._is_whole, range(len(self.blocks))))
-
-    def _is_whole(self, block: int) -> bool:
-        return self._pieces(block, block * BLOCK, (block + 1) * BLOCK) is not None
+    def _unbroken(self) -> list[list[Piece]]:
+        """Those leading blocks that are there with all their rows: what any position needs of them is there too."""
+        out: list[list[Piece]] = []
+        for block in range(len(self.blocks)):
+            found = self._pieces(block, *_all_rows(block))
+            if found is None:
+                break
+            out.append(found)
+        return out
 
     def ends(self) -> Iterable[int]:
         """Every position up to which some record fits the prompt."""
@@ -64,8 +68,8 @@ class Coverage:
 
     def _rows_of(self, block: int, position: int) -> tuple[int, int]:
         """The rows of `block` that a restore to `position` needs."""
-        first = self.group.first_needed(position)
-        return max(first, block * BLOCK), min(position, (block + 1) * BLOCK)
+        start, end = _all_rows(block)
+        return max(self.group.first_needed(position), start), min(position, end)
 
     def _pieces(self, block: int, start: int, end: int) -> list[Piece] | None:
         """Rows [start, end) of a block, from the fewest records; None if some are missing.
@@ -82,6 +86,10 @@ class Coverage:
             out.insert(0, Piece(entry, max(start, entry.header.row_start), end))
             end = out[0].start
         return out
+
+
+def _all_rows(block: int) -> tuple[int, int]:
+    return block * BLOCK, (block + 1) * BLOCK
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .index import Entry
 
 _MANY = 1000
+"""Places below one edge: among more, the at most 255 beginnings of a place are looked for one by one."""
 
 
 class Places:
@@ -85,17 +86,16 @@ class Places:
     def inside(self, place: Place) -> list[Place]:
         """Stored places of the same block that lead to this one, the longest first."""
         siblings, whole = self.children(place.parent), place.ids
-        if len(siblings) > _MANY:  # short conversations without a common beginning: ask for each length
+        if len(siblings) > _MANY:
             found = [whole[:size] for size in range(len(whole) - 4, 0, -4) if whole[:size] in siblings]
         else:
-            found = [ids for ids in siblings if len(ids) < len(whole) and whole.startswith(ids)]
-        return [Place(place.parent, ids) for ids in sorted(found, key=len, reverse=True)]
+            found = sorted((ids for ids in siblings if _begins(ids, whole)), key=len, reverse=True)
+        return [Place(place.parent, ids) for ids in found]
 
     def beyond(self, place: Place) -> list[Place]:
         """Stored places of the same block that this one leads to."""
         siblings = self.children(place.parent) if not place.is_block else ()
-        found = [ids for ids in siblings if len(ids) > len(place.ids) and ids.startswith(place.ids)]
-        return [Place(place.parent, ids) for ids in found]
+        return [Place(place.parent, ids) for ids in siblings if _begins(place.ids, ids)]
 
     def chain(self, place: Place) -> Iterator[Place]:
         """The places of `above`."""
@@ -128,3 +128,7 @@ class Places:
         links = {place.key: place.parent for place in blocks}
         assert links.items() <= self._parents.items(), "index: a stored block without its link"
         return found
+
+
+def _begins(ids: bytes, longer: bytes) -> bool:
+    return len(ids) < len(longer) and longer.startswith(ids)

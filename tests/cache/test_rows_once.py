@@ -105,11 +105,11 @@ def test_the_pieces_of_a_position(store: Store) -> None:
     assert spans(cover, 40) == [(0, 40)]
     assert spans(cover, 91) == [(0, 40), (40, 90), (90, 91)]
     assert all(cover.covers(position) for position in range(1, BLOCK + 1))
-    assert cover._unbroken == 1
+    assert len(cover._unbroken) == 1
     store.forget(LINE.place(90), "global")
     cover = found(store)
     assert [position for position in range(1, BLOCK + 1) if cover.covers(position)] == list(range(1, 41))
-    assert cover._unbroken == 0
+    assert len(cover._unbroken) == 0
 
 
 def test_the_fewest_records_are_read(store: Store) -> None:
